@@ -2,7 +2,7 @@
 // is scored before it is learned, and the model learns from all before it (Effort::Round). Printed: how good the scores
 // were, and what learning and scoring took. What a model can reach with all the time it needs: `tracewright model
 // eval`.
-//   model_bench DATABASE... [--models mlp,tree] [--tasks 12] [--batch 32] [--seeds 3]
+//   model_bench DATABASE... [--models mlp,tree:rank] [--tasks 12] [--batch 32] [--seeds 3]
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -10,6 +10,7 @@
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/clock.h"
+#include "dsl/base/text.h"
 #include "sampler/tasks/model_data.h"
 
 namespace tw::bench {
@@ -81,7 +82,7 @@ int main(int count, char** words) {
   int tasks = 12, batch = 32, seeds = 3;
   CLI::App app("Cost models as a search uses them.");
   app.add_option("DATABASE", paths, "with records")->required();
-  app.add_option("--models", models, "to compare")->delimiter(',');
+  app.add_option("--models", models, "to compare: NAME or NAME:OBJECTIVE")->delimiter(',');
   app.add_option("--tasks", tasks, "of the databases, every n-th");
   app.add_option("--batch", batch, "candidates scored, and then learned, at once");
   app.add_option("--seeds", seeds, "of every model");
@@ -97,12 +98,14 @@ int main(int count, char** words) {
   for (const std::string& name : models) {
     bench::Mean mean;
     for (int seed = 0; seed < seeds; ++seed) {
-      MadeModel made = make_model(name, feature_columns(), static_cast<u64>(seed));
+      std::vector<std::string> parts = split(name + ":usual", ':');
+      ModelOptions how{.objective = parse_objective(parts[1]).value()};
+      MadeModel made = make_model(parts[0], feature_columns(), static_cast<u64>(seed), how);
       if (!made.model) return std::puts(made.note.c_str()), 1;
       bench::follow(*made.model, data, batches, mean);
     }
     double counted = std::max(1, mean.batches), all = static_cast<double>(batches.size()) * seeds;
-    std::printf("%-8s top-1 %.3f  top-5 %.3f  pairs %.3f  learning %.0f ms a batch  scoring %.2f ms a batch\n",
+    std::printf("%-18s top-1 %.3f  top-5 %.3f  pairs %.3f  learning %.0f ms a batch  scoring %.2f ms a batch\n",
                 name.c_str(), mean.top1 / counted, mean.top5 / counted, mean.pairwise / counted,
                 mean.learning / all * 1e3, mean.scoring / all * 1e3);
   }

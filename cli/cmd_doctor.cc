@@ -21,6 +21,7 @@
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "costmodel/make_model.h"
+#include "costmodel/xgboost_api.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
 #include "runtime/console/output.h"
@@ -193,6 +194,14 @@ Finding check_libtorch() {
           how_to_get_libtorch()};
 }
 
+Finding check_xgboost() {
+  std::string why;
+  std::optional<xgboost::Api> api = xgboost::open_api(&why);
+  return {"xgboost", Need::Optional, api.has_value(),
+          api ? cat("XGBoost ", version_of(*api), ": the cost model `xgboost` opens") : why,
+          "sudo apt install libxgboost0, or set TRACEWRIGHT_XGBOOST to the library"};
+}
+
 Finding check_compiler() {
   bool ok = std::system("command -v cc >/dev/null 2>&1") == 0;
   return {"cc", Need::Optional, ok,
@@ -252,7 +261,7 @@ Finding check_emulator() {
 std::vector<Finding> examine() {
   std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),  check_governor(),
                            check_llvm(),     check_worker(),   check_seccomp(), check_landlock(),
-                           check_database(), check_libtorch(), check_compiler()};
+                           check_database(), check_libtorch(), check_xgboost(), check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},
                                                           {"onednn", "libdnnl-dev"},

@@ -32,7 +32,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, strategy, model = "auto", model_file, output;
+  std::string file, database, rules, strategy, model = "auto", objective = "usual", model_file, output;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -323,8 +323,14 @@ bool check_model(const std::string& name) {
   return false;
 }
 
+bool check_objective(const std::string& name) {
+  if (parse_objective(name)) return true;
+  say(cat("--objective: expected ", objective_names(), ", found `", name, "`"));
+  return false;
+}
+
 int tune_list(const Options& options) {
-  if (!check_model(options.model)) return Usage;
+  if (!check_model(options.model) || !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy);
   if (!list) return Usage;
   const TaskList& given = list->list;
@@ -345,6 +351,7 @@ int tune_list(const Options& options) {
                      .rules = given.rules.value,
                      .search = choice_of(given.search),
                      .cost_model = options.model,
+                     .objective = *parse_objective(options.objective),
                      .replay_measurements = options.replay_measurements};
   std::optional<std::string> model = read_model_file(options.model_file, options.model, plan_of(tuning.search).models);
   if (!model) return Usage;
@@ -388,6 +395,10 @@ int run_tune(int count, char** words) {
   app.add_option("--threads", options.threads, "threads of the search; 0 = what this process may use").range(0, 1024);
   app.add_option("--seed", options.seed, "of the search");
   app.add_option("--model", options.model, "cost model: " + model_names());
+  app.add_option("--objective", options.objective,
+                 cat("what the cost model learns, ", objective_names(),
+                     ": what it was made for, the order of a task's "
+                     "candidates, or their speed"));
   app.add_option("--model-file", options.model_file,
                  "the cost model begins with what an earlier run wrote there, and is written there at the end");
   app.add_option("--rules", options.rules, "a rule set instead of the list's");

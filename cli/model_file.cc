@@ -22,7 +22,7 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
   if (path.empty() || !std::filesystem::exists(path)) return "";
   std::optional<std::string> bytes = read_file(path);
   if (!bytes) return std::nullopt;
-  MadeModel made = make_model(name, feature_columns(), 0, models);
+  MadeModel made = make_model(name, feature_columns(), 0, {.models = models});
   if (!made.model) return say(made.note), std::nullopt;
   if (Status loaded = made.model->load(*bytes); !loaded)
     return say(cat(path, ": ", to_string(loaded.rejected()))), std::nullopt;

@@ -1,4 +1,5 @@
 # Every find_package of the project. Required: Boost, yaml-cpp, SQLite, zlib, xxHash, hwloc, CLI11, fmt. Optional: LLVM, LibTorch, seccomp, OpenCL.
+# XGBoost is not among them: it is opened at run time (costmodel/xgboost_api.h).
 option(TRACEWRIGHT_LLVM "build the LLVM backend" ON)
 option(TRACEWRIGHT_TORCH "build the LibTorch cost model plugin if LibTorch is found" ON)
 

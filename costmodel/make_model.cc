@@ -4,43 +4,61 @@
 #include "costmodel/mlp_model.h"
 #include "costmodel/random_model.h"
 #include "costmodel/tree_model.h"
+#include "costmodel/xgboost_model.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 
 namespace tw {
 namespace {
 
-MadeModel make_mlp(int columns, u64 seed) {
+MadeModel make_mlp(int columns, u64 seed, const ModelOptions& options) {
   std::string why;
-  MadeModel made{open_mlp_model(columns, seed, &why), ""};
+  MadeModel made{open_mlp_model(columns, seed, options.objective, &why), ""};
   if (!made.model) made.note = cat("the cost model `mlp` needs the LibTorch plugin, which did not open: ", why);
   return made;
 }
 
-template <class Model>
-MadeModel make(int columns, u64 seed) {
-  return {std::make_unique<Model>(columns, seed), ""};
+template <const XgboostForm& form>
+MadeModel make_xgboost(int columns, u64 seed, const ModelOptions& options) {
+  std::string why;
+  MadeModel made{open_xgboost_model(form, columns, seed, options.objective, &why), ""};
+  if (!made.model)
+    made.note = cat("the cost model `", form.name, "` needs XGBoost, which did not open: ", why,
+                    " (sudo apt install libxgboost0, or set TRACEWRIGHT_XGBOOST to the library)");
+  return made;
 }
 
-MadeModel make_auto(int columns, u64 seed) {
-  MadeModel mlp = make_mlp(columns, seed);
+MadeModel make_tree(int columns, u64 seed, const ModelOptions& options) {
+  return {std::make_unique<TreeModel>(columns, seed, options.objective), ""};
+}
+
+MadeModel make_random(int columns, u64 seed, const ModelOptions&) {
+  return {std::make_unique<RandomModel>(columns, seed), ""};
+}
+
+MadeModel make_auto(int columns, u64 seed, const ModelOptions& options) {
+  MadeModel mlp = make_mlp(columns, seed, options);
   if (mlp.model) return mlp;
-  MadeModel tree = make<TreeModel>(columns, seed);
+  MadeModel tree = make_tree(columns, seed, options);
   tree.note = cat("using the built-in cost model `tree`: ", mlp.note);
   return tree;
 }
 
 struct Row {
   const char* name;
-  MadeModel (*make)(int columns, u64 seed);
+  MadeModel (*make)(int columns, u64 seed, const ModelOptions& options);
 };
-constexpr Row models[] = {
-    {"auto", make_auto}, {"mlp", make_mlp}, {"tree", make<TreeModel>}, {"random", make<RandomModel>}};
+constexpr Row models[] = {{"auto", make_auto},
+                          {"mlp", make_mlp},
+                          {"xgboost", make_xgboost<kXgboost>},
+                          {"xgboost-reference", make_xgboost<kXgboostReference>},
+                          {"tree", make_tree},
+                          {"random", make_random}};
 
-MadeModel make_one(std::string_view name, int columns, u64 seed) {
+MadeModel make_one(std::string_view name, int columns, u64 seed, const ModelOptions& options) {
   std::vector<std::string> names;
   for (const Row& row : models) {
-    if (name == row.name) return row.make(columns, seed);
+    if (name == row.name) return row.make(columns, seed, options);
     names.push_back(row.name);
   }
   const std::string near = closest(std::string(name), names);
@@ -50,13 +68,13 @@ MadeModel make_one(std::string_view name, int columns, u64 seed) {
 
 }  // namespace
 
-MadeModel make_model(std::string_view name, int columns, u64 seed, int models) {
-  MadeModel made = make_one(name, columns, seed);
-  if (!made.model || models < 2) return made;
+MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options) {
+  MadeModel made = make_one(name, columns, seed, options);
+  if (!made.model || options.models < 2) return made;
   std::vector<std::unique_ptr<CostModel>> all;
   all.push_back(std::move(made.model));
-  for (int i = 1; i < models; ++i)
-    all.push_back(make_one(all[0]->name(), columns, mix64(seed + static_cast<u64>(i))).model);
+  for (int i = 1; i < options.models; ++i)
+    all.push_back(make_one(all[0]->name(), columns, mix64(seed + static_cast<u64>(i)), options).model);
   made.model = std::make_unique<Ensemble>(std::move(all), seed);
   return made;
 }

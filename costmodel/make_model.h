@@ -4,20 +4,26 @@
 #include <string>
 
 #include "costmodel/cost_model.h"
+#include "costmodel/objective.h"
 
 namespace tw {
+
+struct ModelOptions {
+  Objective objective = Objective::Usual;
+  int models = 1;  // several are an Ensemble
+};
 
 struct MadeModel {
   std::unique_ptr<CostModel> model;  // null: no such model, or it cannot run here; `note` says why and what to do
   std::string note;                  // a sentence for the user; empty if there is nothing to say
 };
 
-// "mlp" (LibTorch), "tree" (built in), "random" (baseline), or "auto": mlp where its plugin opens,
-// else tree, and `note` says which and why. `columns` is the number of features per row. Several models are an
-// Ensemble.
-MadeModel make_model(std::string_view name, int columns, u64 seed, int models = 1);
+// "mlp" (LibTorch), "xgboost" and "xgboost-reference" (XGBoost; the latter with TVM's hyper-parameters), "tree" (built
+// in), "random" (baseline), or "auto": mlp where its plugin opens, else tree, and `note` says which and why. `columns`
+// is the number of features per row.
+MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
-// "auto, mlp, tree, random"
+// "auto, mlp, xgboost, xgboost-reference, tree, random"
 std::string model_names();
 
 }  // namespace tw

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define TW_MLP_ABI_VERSION 1
+#define TW_MLP_ABI_VERSION 2
 
 typedef struct tw_mlp tw_mlp;
 
@@ -39,7 +39,11 @@ typedef struct {
   const int32_t* group; /* per candidate; only within one group they are ranked */
 } tw_mlp_data;
 
+/* What is learned of the relative speed: the order within a group, or the speed itself. */
+enum { TW_MLP_RANK = 0, TW_MLP_REGRESSION = 1 };
+
 typedef struct {
+  int32_t objective;      /* TW_MLP_RANK or TW_MLP_REGRESSION */
   int32_t from_scratch;   /* 1: begin with new random weights; 0: go on from the present ones */
   int32_t max_epochs;     /* passes over the data */
   int32_t patience;       /* epochs without a better held-out order before it stops; 0: no hold-out */
@@ -52,10 +56,11 @@ typedef struct {
 } tw_mlp_training;
 
 typedef struct {
-  int32_t epochs;       /* run */
-  int32_t best_epoch;   /* whose weights were kept, from 1 */
-  float loss;           /* training loss of the last epoch */
-  float held_out_error; /* of the best epoch: share of held-out pairs in the wrong order; 1: none */
+  int32_t epochs;     /* run */
+  int32_t best_epoch; /* whose weights were kept, from 1 */
+  float loss;         /* training loss of the last epoch */
+  float
+      held_out_error; /* of the best epoch: share of held-out pairs in the wrong order, or the squared error; 1: none */
 } tw_mlp_report;
 
 typedef struct {

@@ -78,8 +78,8 @@ constexpr int least_held_out = 640;  // candidates; of fewer, a tenth would be t
 
 class MlpModel : public CostModel {
  public:
-  MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed)
-      : api_(api), network_(network), columns_(columns), seed_(seed) {}
+  MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed, Objective objective)
+      : api_(api), network_(network), columns_(columns), seed_(seed), objective_(objective) {}
   MlpModel(const MlpModel&) = delete;
   MlpModel& operator=(const MlpModel&) = delete;
   ~MlpModel() override { api_->destroy(network_); }
@@ -144,6 +144,7 @@ class MlpModel : public CostModel {
   // scratch in the same time are worse as soon as the data outgrow the visits.
   tw_mlp_training training_for(int candidates, Effort effort) const {
     tw_mlp_training options = full_training;
+    options.objective = objective_ == Objective::Regression ? TW_MLP_REGRESSION : TW_MLP_RANK;
     options.seed = mix64(seed_ + candidates);
     if (effort == Effort::Full) {
       if (candidates < least_held_out) options.patience = 0;
@@ -159,11 +160,12 @@ class MlpModel : public CostModel {
   tw_mlp* network_;
   int columns_;
   u64 seed_;
+  Objective objective_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, std::string* why) {
+std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, Objective objective, std::string* why) {
   const tw_mlp_api* api = find_plugin(why);
   if (!api) return nullptr;
   tw_mlp_error error{};
@@ -172,7 +174,7 @@ std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, std::string* wh
     *why = error.text;
     return nullptr;
   }
-  return std::make_unique<MlpModel>(api, network, columns, seed);
+  return std::make_unique<MlpModel>(api, network, columns, seed, objective);
 }
 
 }  // namespace tw

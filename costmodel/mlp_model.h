@@ -11,6 +11,7 @@
 #include <string>
 
 #include "costmodel/cost_model.h"
+#include "costmodel/objective.h"
 
 namespace tw {
 
@@ -18,6 +19,6 @@ namespace tw {
 // was looked for and what was wrong. The plugin is the file named by the environment variable
 // TRACEWRIGHT_TORCH_PLUGIN if that is set; otherwise it is looked for in the folder of this library
 // and in the library folders beside it.
-std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, std::string* why);
+std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, Objective objective, std::string* why);
 
 }  // namespace tw

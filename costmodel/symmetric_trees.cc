@@ -79,17 +79,17 @@ std::vector<int> draw(int n, int count, Rng& rng) {
 // One tree at a time: which leaf each drawn row is in, and the sums that decide the next question.
 class TreeGrower {
  public:
-  TreeGrower(const std::vector<BinnedColumn>& columns, std::span<const float> weight, float l2)
-      : columns_(columns), weight_(weight), l2_(l2) {}
+  TreeGrower(const std::vector<BinnedColumn>& columns, float l2) : columns_(columns), l2_(l2) {}
 
-  SymmetricTree grow(std::span<const float> residual, const std::vector<int>& rows, const std::vector<int>& asked) {
+  SymmetricTree grow(std::span<const float> descent, std::span<const float> curvature, const std::vector<int>& rows,
+                     const std::vector<int>& asked) {
     rows_ = &rows;
     leaf_.assign(rows.size(), 0);
     gradient_.resize(rows.size());
     mass_.resize(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      mass_[i] = weight_[rows[i]];
-      gradient_[i] = residual[rows[i]] * mass_[i];
+      mass_[i] = curvature[rows[i]];
+      gradient_[i] = descent[rows[i]];
     }
     SymmetricTree tree;
     for (int level = 0; level < SymmetricTree::depth; ++level) {
@@ -159,7 +159,6 @@ class TreeGrower {
   }
 
   const std::vector<BinnedColumn>& columns_;
-  std::span<const float> weight_;
   float l2_;
   const std::vector<int>* rows_ = nullptr;
   std::vector<u8> leaf_;  // per drawn row, as are the next two
@@ -175,27 +174,42 @@ float evaluate(const SymmetricTree& tree, const float* row) {
 
 }  // namespace
 
-std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target, std::span<const float> weight,
-                                     const TreeOptions& options, u64 seed) {
-  TW_CHECK(target.size() == static_cast<std::size_t>(x.rows) && weight.size() == target.size());
+std::vector<SymmetricTree> boost_trees(MatrixView x, std::vector<float> scores, const LossSlopes& slopes,
+                                       const TreeOptions& options, u64 seed) {
+  TW_CHECK(scores.size() == static_cast<std::size_t>(x.rows));
   const std::vector<BinnedColumn> columns = bin_columns(x);
   if (columns.empty()) return {};
-  TreeGrower grower(columns, weight, options.l2);
-  std::vector<float> residual(target.begin(), target.end());
+  TreeGrower grower(columns, options.l2);
+  std::vector<float> descent(x.rows), curvature(x.rows);
   std::vector<SymmetricTree> trees;
   const int column_draws = std::max(1, static_cast<int>(columns.size() * options.column_share));
   for (int round = 0; round < options.rounds; ++round) {
     Rng rng(seed, static_cast<u64>(round));
     const std::vector<int> asked = draw(static_cast<int>(columns.size()), column_draws, rng);
     const std::vector<int> rows = draw(x.rows, std::min(x.rows, options.row_limit), rng);
-    SymmetricTree tree = grower.grow(residual, rows, asked);
+    slopes(round, scores, descent, curvature);
+    SymmetricTree tree = grower.grow(descent, curvature, rows, asked);
     for (float& value : tree.leaf) value *= options.rate;
     for (int r = 0; r < x.rows; ++r) {
-      residual[r] -= evaluate(tree, x.values + static_cast<std::size_t>(r) * x.columns);
+      scores[r] += evaluate(tree, x.values + static_cast<std::size_t>(r) * x.columns);
     }
     trees.push_back(tree);
   }
   return trees;
+}
+
+std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target, std::span<const float> weight,
+                                     const TreeOptions& options, u64 seed) {
+  TW_CHECK(target.size() == static_cast<std::size_t>(x.rows) && weight.size() == target.size());
+  std::vector<float> errors(target.size());  // in place of scores: what the trees add is compared with 0
+  std::transform(target.begin(), target.end(), errors.begin(), std::negate<>());
+  const auto slopes = [&](int, std::span<const float> error, std::span<float> descent, std::span<float> curvature) {
+    for (std::size_t r = 0; r < error.size(); ++r) {
+      descent[r] = -error[r] * weight[r];
+      curvature[r] = weight[r];
+    }
+  };
+  return boost_trees(x, std::move(errors), slopes, options, seed);
 }
 
 std::vector<float> evaluate_trees(std::span<const SymmetricTree> trees, MatrixView x) {

@@ -4,6 +4,7 @@
 // (Prokhorenkova et al., arXiv 1706.09516, section 4), without its ordering.
 #pragma once
 #include <array>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct TreeOptions {
   float rate = 0.1f;          // share of each tree's correction that is added
   float column_share = 0.4f;  // columns that a tree may ask about, drawn anew per tree
   int row_limit = 2000;       // rows that a tree sees, drawn anew per tree if there are more
-  float l2 = 1.0f;            // added to the weight of every leaf
+  float l2 = 1.0f;            // added to the weight (or second derivative) of every leaf
 };
 
 // A row-major matrix that somebody else owns.
@@ -32,6 +33,15 @@ struct MatrixView {
   const float* values;
   int rows, columns;
 };
+
+// Per row, the negative gradient of a loss by the row's score, and the second derivative: in, the scores after so many
+// trees; out, one entry per row each.
+using LossSlopes =
+    std::function<void(int tree, std::span<const float> scores, std::span<float> descent, std::span<float> curvature)>;
+
+// Trees whose sum, added to `scores`, lowers a loss: each is a Newton step. Finite values only.
+std::vector<SymmetricTree> boost_trees(MatrixView x, std::vector<float> scores, const LossSlopes& slopes,
+                                       const TreeOptions& options, u64 seed);
 
 // Trees whose sum fits `target` with least squares, weighted by `weight` (one entry per row, > 0).
 // Finite values only.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "costmodel/model_bytes.h"
 
@@ -46,29 +47,49 @@ std::vector<float> TreeModel::predict(const FeatureBatch& batch) const {
   return evaluate_trees(trees_, {x.data(), batch.size(), summary_columns(columns_)});
 }
 
-TrainReport TreeModel::update(const Dataset& data, Effort effort) {
-  TW_CHECK(data.features.columns == columns_);
-  const std::vector<float> speed = relative_speed(data.seconds, data.group);
+float TreeModel::fit_speed(MatrixView x, std::span<const float> speed, const TreeOptions& options) {
   std::vector<float> target(speed.size()), weight(speed.size());
   std::transform(speed.begin(), speed.end(), target.begin(), target_of);
   std::transform(speed.begin(), speed.end(), weight.begin(), weight_of);
-
-  const std::vector<float> x = summarise(data.features);
-  const MatrixView view{x.data(), data.size(), summary_columns(columns_)};
-  TreeOptions options;
-  if (effort == Effort::Full) options.rounds *= 4;
-  trees_ = fit_trees(view, target, weight, options, seed_);
-
-  const std::vector<float> fitted = evaluate_trees(trees_, view);
+  trees_ = fit_trees(x, target, weight, options, seed_);
+  const std::vector<float> fitted = evaluate_trees(trees_, x);
   double loss = 0, mass = 0;
   for (std::size_t i = 0; i < fitted.size(); ++i) {
     loss += weight[i] * (fitted[i] - target[i]) * (fitted[i] - target[i]);
     mass += weight[i];
   }
-  return {.from_scratch = true,
-          .candidates = data.size(),
-          .passes = static_cast<int>(trees_.size()),
-          .loss = mass > 0 ? static_cast<float>(loss / mass) : 0.0f};
+  return mass > 0 ? static_cast<float>(loss / mass) : 0.0f;
+}
+
+float TreeModel::fit_order(MatrixView x, const Learned& data, const TreeOptions& options) {
+  Slopes pairs;
+  const auto slopes = [&](int tree, std::span<const float> scores, std::span<float> descent,
+                          std::span<float> curvature) {
+    pairwise_slopes(data, scores, seed_, tree, pairs);
+    std::transform(pairs.gradient.begin(), pairs.gradient.end(), descent.begin(), std::negate<>());
+    std::copy(pairs.curvature.begin(), pairs.curvature.end(), curvature.begin());
+  };
+  trees_ = boost_trees(x, std::vector<float>(x.rows, 0.0f), slopes, options, seed_);
+  return static_cast<float>(pairs.loss);
+}
+
+TrainReport TreeModel::update(const Dataset& data, Effort effort) {
+  TW_CHECK(data.features.columns == columns_);
+  const std::vector<float> speed = relative_speed(data.seconds, data.group);
+  const std::vector<float> x = summarise(data.features);
+  const MatrixView view{x.data(), data.size(), summary_columns(columns_)};
+  TreeOptions options;
+  if (effort == Effort::Full) options.rounds *= 4;
+  TrainReport report{.from_scratch = true, .candidates = data.size()};
+  if (objective_ == Objective::Rank) {
+    std::vector<int> places(data.size());
+    std::iota(places.begin(), places.end(), 0);
+    report.loss = fit_order(view, {speed, data.group, places}, options);
+  } else {
+    report.loss = fit_speed(view, speed, options);
+  }
+  report.passes = static_cast<int>(trees_.size());
+  return report;
 }
 
 std::string TreeModel::save() const {

@@ -3,6 +3,7 @@
 // not there.
 #pragma once
 #include "costmodel/cost_model.h"
+#include "costmodel/objective.h"
 #include "costmodel/symmetric_trees.h"
 
 namespace tw {
@@ -11,7 +12,8 @@ namespace tw {
 // number. Every update fits anew on all data; Effort::Full grows more trees.
 class TreeModel : public CostModel {
  public:
-  TreeModel(int columns, u64 seed) : columns_(columns), seed_(seed) {}
+  TreeModel(int columns, u64 seed, Objective objective = Objective::Usual)
+      : columns_(columns), seed_(seed), objective_(objective) {}
   const char* name() const override { return "tree"; }
   std::vector<float> predict(const FeatureBatch& batch) const override;
   TrainReport update(const Dataset& data, Effort effort) override;
@@ -19,8 +21,13 @@ class TreeModel : public CostModel {
   Status load(std::string_view bytes) override;
 
  private:
+  // The loss at the end.
+  float fit_speed(MatrixView x, std::span<const float> speed, const TreeOptions& options);
+  float fit_order(MatrixView x, const Learned& data, const TreeOptions& options);
+
   int columns_;
   u64 seed_;
+  Objective objective_;
   std::vector<SymmetricTree> trees_;
 };
 

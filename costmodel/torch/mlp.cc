@@ -104,6 +104,7 @@ Tensor pair_weights(const Tensor& speed, const Tensor& group) {
 // Some candidates with what is known of them.
 struct Batch {
   Rows rows;
+  Tensor speed;
   Tensor weights;  // pair_weights
 };
 
@@ -113,9 +114,23 @@ Tensor rank_loss(const Tensor& score, const Tensor& weights) {
   return (weights * at::softplus(score.unsqueeze(0) - score.unsqueeze(1))).sum() / score.size(0);
 }
 
-// The weight of the pairs in the wrong order.
-Tensor wrong_order(const Tensor& score, const Tensor& weights) {
-  return (weights * score.unsqueeze(0).ge(score.unsqueeze(1))).sum();
+// Mean over the candidates.
+Tensor loss_of(int32_t objective, const Tensor& score, const Batch& batch) {
+  if (objective == TW_MLP_RANK) return rank_loss(score, batch.weights);
+  return (score - batch.speed).square().mean();
+}
+
+// What is summed over all batches, above and below the line, to judge scores: the weight of the pairs in the wrong
+// order and of all, or the squared error and the candidates.
+struct Share {
+  double part, all;
+};
+Share error_share(int32_t objective, const Tensor& score, const Batch& batch) {
+  if (objective == TW_MLP_RANK) {
+    const Tensor wrong = (batch.weights * score.unsqueeze(0).ge(score.unsqueeze(1))).sum();
+    return {wrong.item<float>(), batch.weights.sum().item<float>()};
+  }
+  return {(score - batch.speed).square().sum().item<float>(), static_cast<double>(batch.rows.candidates)};
 }
 
 // The data of one training run, scaled once.
@@ -136,8 +151,10 @@ class TrainingSet {
       }
     }
     const Tensor which = at::tensor(at::ArrayRef<int64_t>(chosen.data(), chosen.size()));
+    const Tensor speed = speed_.index_select(0, which);
     return {{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())},
-            pair_weights(speed_.index_select(0, which), group_.index_select(0, which))};
+            speed,
+            pair_weights(speed, group_.index_select(0, which))};
   }
 
  private:
@@ -188,15 +205,15 @@ void fit_scaling(tw_mlp& model, const tw_mlp_batch& batch) {
 
 // One pass over the data; the mean loss.
 float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& optimizer, const Order& order,
-                float clip_norm) {
+                const tw_mlp_training& options) {
   double sum = 0;
   int64_t seen = 0;
   for (const std::vector<int64_t>& chosen : order) {
     const Batch batch = set.batch(chosen);
     optimizer.zero_grad();
-    const Tensor loss = rank_loss(forward(weights, batch.rows), batch.weights);
+    const Tensor loss = loss_of(options.objective, forward(weights, batch.rows), batch);
     loss.backward();
-    torch::nn::utils::clip_grad_norm_(weights, clip_norm);
+    torch::nn::utils::clip_grad_norm_(weights, options.clip_norm);
     optimizer.step();
     sum += loss.item<float>() * static_cast<double>(chosen.size());
     seen += static_cast<int64_t>(chosen.size());
@@ -204,16 +221,16 @@ float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& op
   return static_cast<float>(sum / seen);
 }
 
-// Share of the held-out pairs in the wrong order, weighted.
-float held_out_error(const TrainingSet& set, const Weights& weights, const Order& order) {
+float held_out_error(const TrainingSet& set, const Weights& weights, const Order& order, int32_t objective) {
   at::NoGradGuard no_gradients;
-  double wrong = 0, all = 0;
+  double part = 0, all = 0;
   for (const std::vector<int64_t>& chosen : order) {
     const Batch batch = set.batch(chosen);
-    wrong += wrong_order(forward(weights, batch.rows), batch.weights).item<float>();
-    all += batch.weights.sum().item<float>();
+    const Share share = error_share(objective, forward(weights, batch.rows), batch);
+    part += share.part;
+    all += share.all;
   }
-  return all > 0 ? static_cast<float>(wrong / all) : 0.0f;
+  return all > 0 ? static_cast<float>(part / all) : 0.0f;
 }
 
 void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& options, tw_mlp_report& report) {
@@ -235,10 +252,10 @@ void train(tw_mlp& model, const tw_mlp_data& data, const tw_mlp_training& option
   for (int epoch = 0; epoch < options.max_epochs; ++epoch) {
     settings.lr(options.learning_rate * std::pow(0.8, 10 * epoch / options.max_epochs));
     const Order order = batches(learned, data.group, options.batch_size, rng);
-    report.loss = run_epoch(set, model.weights, optimizer, order, options.clip_norm);
+    report.loss = run_epoch(set, model.weights, optimizer, order, options);
     report.epochs = epoch + 1;
     if (held_out.empty()) continue;
-    const float error = held_out_error(set, model.weights, held_out_order);
+    const float error = held_out_error(set, model.weights, held_out_order, options.objective);
     if (error < report.held_out_error) {
       best = copy_of(model.weights);
       report.held_out_error = error;

@@ -159,7 +159,8 @@ class Tuner {
   }
 
   void make_cost_model() {
-    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed, search_.models());
+    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed,
+                                {.objective = options_.objective, .models = search_.models()});
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
     if (model_ && !options_.model_bytes.empty()) {

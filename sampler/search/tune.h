@@ -10,6 +10,7 @@
 #include "backends/target.h"
 #include "costmodel/cost_model.h"
 #include "costmodel/machine_rates.h"
+#include "costmodel/objective.h"
 #include "dsl/ir/program.h"
 #include "rules/lang/library.h"
 #include "runtime/measure/measurer.h"
@@ -58,6 +59,7 @@ struct TuneOptions {
   std::string rules = "cpu";  // name of a set in the library
   SearchChoice search = {};   // how candidates are proposed and picked
   std::string cost_model = "auto";
+  Objective objective = Objective::Usual;  // of the cost model
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =

@@ -10,7 +10,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 
 namespace tw {
 namespace {

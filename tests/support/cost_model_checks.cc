@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "costmodel/random_model.h"
 #include "dsl/base/text.h"
@@ -52,6 +53,22 @@ void check_learns(const ModelMaker& make, Effort effort, double pairwise) {
   const Dataset unseen = synthetic_costs({.groups = 4, .first_group = 20, .per_group = 100}, 4);
   const Accuracy transfer = accuracy_on(*model, unseen);
   EXPECT_GE(transfer.pairwise, 0.75) << to_string(transfer);
+}
+
+void check_learns_speed(const ModelMaker& make, Effort effort, double share) {
+  const Dataset all = synthetic_costs({.groups = 4, .per_group = 400}, 3);
+  const std::vector<float> speed = relative_speed(all.seconds, all.group);
+  const Split split = hold_out(all, 4);
+  const auto model = make(split.learn.features.columns, 1);
+  model->update(split.learn, effort);
+  const std::vector<float> scores = model->predict(all.features);
+  const double mean = std::accumulate(speed.begin(), speed.end(), 0.0) / all.size();
+  double squares = 0, spread = 0;
+  for (int c = 0; c < all.size(); c += 4) {  // held out
+    squares += (scores[c] - speed[c]) * (scores[c] - speed[c]);
+    spread += (mean - speed[c]) * (mean - speed[c]);
+  }
+  EXPECT_LE(squares, share * spread) << squares / spread;
 }
 
 void check_ranks_failed_last(const ModelMaker& make, Effort effort, double share) {

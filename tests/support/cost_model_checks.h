@@ -19,6 +19,9 @@ Accuracy accuracy_on(const CostModel& model, const Dataset& data);
 // top-5 0.9, which the random model does not come near; on tasks it never saw it is well above
 // chance.
 void check_learns(const ModelMaker& make, Effort effort, double pairwise);
+// For models of the objective regression: the mean squared error of the scores of held-out candidates of known tasks,
+// as relative speeds, is below `share` of what scoring all by their mean gives.
+void check_learns_speed(const ModelMaker& make, Effort effort, double share);
 // Of the held-out pairs of one that fails and one that runs, at least `share` give the one that
 // fails the lower score.
 void check_ranks_failed_last(const ModelMaker& make, Effort effort, double share);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 
@@ -108,6 +109,55 @@ TEST(SymmetricTrees, ConstantColumnsGiveNoTrees) {
   EXPECT_TRUE(fit_trees({x.data(), 4, 3}, std::vector<float>{1, 2, 3, 4}, std::vector<float>(4, 1.0f), {}, 1).empty());
 }
 
+// ---- objectives
+
+// The slopes are derivatives of the loss, in a group whose pairs all meet.
+TEST(Objectives, SlopesAreThoseOfTheLoss) {
+  const std::vector<float> speed = {1, 0.5f, 0, 0.5f, 1, 0.2f};
+  const std::vector<i32> group = {0, 0, 0, 0, 1, 1};
+  const std::vector<int> places = {0, 1, 2, 3, 4, 5};
+  const Learned data{speed, group, places};
+  const std::vector<float> scores = {0.3f, 0.7f, -0.2f, 0.1f, -1, 2};
+  using Function = std::function<void(std::span<const float>, Slopes&)>;
+  const Function losses[] = {[&](auto s, Slopes& out) { pairwise_slopes(data, s, 1, 0, out); },
+                             [&](auto s, Slopes& out) { squared_slopes(data, s, 0.5f, out); }};
+  for (const Function& loss : losses) {
+    Slopes at, before, after;
+    loss(scores, at);
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      std::vector<float> moved = scores;
+      moved[i] -= 0.01f;
+      loss(moved, before);
+      moved[i] += 0.02f;
+      loss(moved, after);
+      const double scale = &loss == &losses[0] ? 6 : 3;  // mean over 6; half the square
+      EXPECT_NEAR(at.gradient[i], scale * (after.loss - before.loss) / 0.02, 2e-3) << i;
+      EXPECT_NEAR(at.curvature[i], (after.gradient[i] - before.gradient[i]) / 0.02, 2e-3) << i;
+    }
+  }
+}
+
+TEST(Objectives, WhatDoesNotCountHasNoSlope) {
+  const std::vector<float> speed = {1, 0.5f, 0}, scores = {0, 1, 2};
+  const std::vector<i32> group = {0, 0, 0};
+  const std::vector<int> places = {0, 2};
+  Slopes out;
+  pairwise_slopes({speed, group, places}, scores, 1, 0, out);
+  EXPECT_EQ(out.gradient[1], 0);
+  EXPECT_EQ(out.curvature[1], 0);
+  EXPECT_LT(out.gradient[0], 0);
+  squared_slopes({speed, group, places}, scores, 1, out);
+  EXPECT_EQ(out.gradient, (std::vector<float>{-1, 0, 2}));
+}
+
+TEST(Objectives, HaveNames) {
+  EXPECT_EQ(parse_objective("rank"), Objective::Rank);
+  EXPECT_EQ(parse_objective("regression"), Objective::Regression);
+  EXPECT_EQ(parse_objective("usual"), Objective::Usual);
+  EXPECT_FALSE(parse_objective("Rank"));
+  EXPECT_EQ(objective_names(), "usual, rank, regression");
+}
+
 // ---- models
 
 TEST(TreeModel, Learns) { check_learns(make_tree, Effort::Round, 0.92); }
@@ -117,6 +167,21 @@ TEST(TreeModel, RepeatsItself) { check_repeats_itself(make_tree); }
 TEST(TreeModel, SavesAndLoads) { check_saves_and_loads(make_tree); }
 TEST(TreeModel, RejectsForeignBytes) { check_rejects_foreign_bytes(make_tree); }
 TEST(TreeModel, CornerCases) { check_corner_cases(make_tree); }
+
+const ModelMaker make_rank_tree = [](int columns, u64 seed) {
+  return make_model("tree", columns, seed, {.objective = Objective::Rank}).model;
+};
+TEST(TreeModel, LearnsTheOrder) { check_learns(make_rank_tree, Effort::Round, 0.9); }
+TEST(TreeModel, LearnsTheOrderAgain) { check_repeats_itself(make_rank_tree); }
+TEST(TreeModel, SavesAndLoadsTheOrder) { check_saves_and_loads(make_rank_tree); }
+TEST(TreeModel, OrderOfCornerCases) { check_corner_cases(make_rank_tree); }
+TEST(TreeModel, RegressionIsWhatItUsuallyDoes) {
+  const Dataset data = synthetic_costs({.groups = 1, .per_group = 50, .columns = 64}, 1);
+  TreeModel usual(64, 1), regression(64, 1, Objective::Regression);
+  usual.update(data, Effort::Round);
+  regression.update(data, Effort::Round);
+  EXPECT_EQ(usual.save(), regression.save());
+}
 
 TEST(TreeModel, SumsOverRowsWhateverTheirOrder) {
   const Dataset data = synthetic_costs({.groups = 1, .per_group = 50, .columns = 64}, 1);
@@ -159,7 +224,9 @@ TEST(MakeModel, KnowsItsNames) {
   EXPECT_EQ(make_model("tree", 164, 1).note, "");
   const MadeModel unknown = make_model("trea", 164, 1);
   EXPECT_EQ(unknown.model, nullptr);
-  EXPECT_EQ(unknown.note, "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, tree, random)");
+  EXPECT_EQ(unknown.note,
+            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, xgboost, xgboost-reference, tree, "
+            "random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {

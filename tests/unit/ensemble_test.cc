@@ -93,7 +93,7 @@ TEST(Ensemble, EachModelLearnsFromAResample) {
 }
 
 TEST(Ensemble, ModelsOfATrainedOneDifferWhereDataEnds) {
-  MadeModel made = make_model("tree", 2, 3, 5), one = make_model("tree", 2, 3);
+  MadeModel made = make_model("tree", 2, 3, {.models = 5}), one = make_model("tree", 2, 3);
   ASSERT_TRUE(made.model && one.model);
   Dataset data{.features = line(0, 64)};
   for (int i = 0; i < 64; ++i) data.seconds.push_back(1e-6 * (1 + std::abs(i - 40))), data.group.push_back(0);
@@ -104,12 +104,12 @@ TEST(Ensemble, ModelsOfATrainedOneDifferWhereDataEnds) {
   EXPECT_GT(deviation, 0);
   for (const Prediction& prediction : one.model->predict_with_deviation(line(0, 8))) EXPECT_EQ(prediction.deviation, 0);
   // Bytes, and back.
-  MadeModel again = make_model("tree", 2, 4, 5);
+  MadeModel again = make_model("tree", 2, 4, {.models = 5});
   std::string bytes = made.model->save();
   ASSERT_TRUE(again.model->load(bytes));
   EXPECT_EQ(again.model->predict(line(0, 64)), made.model->predict(line(0, 64)));
-  for (const std::string& wrong :
-       {bytes.substr(0, bytes.size() - 3), bytes + "x", one.model->save(), make_model("tree", 2, 3, 4).model->save()}) {
+  for (const std::string& wrong : {bytes.substr(0, bytes.size() - 3), bytes + "x", one.model->save(),
+                                   make_model("tree", 2, 3, {.models = 4}).model->save()}) {
     EXPECT_FALSE(again.model->load(wrong));
     EXPECT_EQ(again.model->save(), bytes) << "it stays as it was";
   }

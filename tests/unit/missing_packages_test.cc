@@ -21,10 +21,10 @@ class MissingPackages : public testing::Test {
     if (hidden({"true"}).code == kCannotHide)
       GTEST_SKIP() << "hiding packages needs root, mount namespaces, overlay file systems and dpkg";
   }
-  // Runs a program that sees no LibTorch, OpenBLAS, BLIS and oneDNN.
+  // Runs a program that sees no LibTorch, XGBoost, OpenBLAS, BLIS and oneDNN.
   Finished hidden(std::vector<std::string> words) const {
-    words.insert(words.begin(),
-                 {TW_SOURCE_DIR "/tests/scripts/without_packages.sh", "libtorch* libopenblas* libblis* libdnnl*"});
+    words.insert(words.begin(), {TW_SOURCE_DIR "/tests/scripts/without_packages.sh",
+                                 "libtorch* libxgboost* libopenblas* libblis* libdnnl*"});
     return test::run_program(words, {.folder = folder_.path()});
   }
   Finished tracewright(std::vector<std::string> words) const {
@@ -53,6 +53,9 @@ TEST_F(MissingPackages, DoctorSaysWhatToInstall) {
     checks[check.at("name").as_string().c_str()] = check;
   EXPECT_FALSE(checks.at("libtorch").at("ok").as_bool());
   EXPECT_EQ(checks.at("libtorch").at("fix").as_string(), "sudo apt install libtorch-dev, then build again");
+  EXPECT_FALSE(checks.at("xgboost").at("ok").as_bool());
+  EXPECT_EQ(checks.at("xgboost").at("fix").as_string(),
+            "sudo apt install libxgboost0, or set TRACEWRIGHT_XGBOOST to the library");
   for (const auto& [library, package] : kPackages) {
     const boost::json::value& check = checks.at("bench against " + library);
     EXPECT_FALSE(check.at("ok").as_bool()) << check;
@@ -71,6 +74,13 @@ tasks:
   Finished tuned = tracewright({"tune", "small.yaml", "--json"});
   EXPECT_EQ(parsed(tuned).at("tasks").at(0).at("trials").as_int64(), 20);
   EXPECT_NE(tuned.err.find("using the built-in cost model `tree`"), std::string::npos) << tuned.err;
+
+  Finished without = tracewright({"tune", "small.yaml", "--json", "--more", "5", "--model", "xgboost"});
+  EXPECT_EQ(parsed(without).at("tasks").at(0).at("trials").as_int64(), 25);
+  EXPECT_NE(without.err.find("the cost model `xgboost` needs XGBoost, which did not open: libxgboost.so.0"),
+            std::string::npos)
+      << without.err;
+  EXPECT_NE(without.err.find("sudo apt install libxgboost0"), std::string::npos) << without.err;
 
   Finished compared = tracewright({"bench", "small.yaml", "--against", "openblas,onednn,blis,libtorch", "--json"});
   boost::json::value report = parsed(compared);

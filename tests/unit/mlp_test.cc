@@ -48,6 +48,15 @@ TEST_F(Mlp, SavesAndLoads) { check_saves_and_loads(make_mlp); }
 TEST_F(Mlp, RejectsForeignBytes) { check_rejects_foreign_bytes(make_mlp); }
 TEST_F(Mlp, CornerCases) { check_corner_cases(make_mlp); }
 
+const ModelMaker make_regression = [](int columns, u64 seed) {
+  return make_model("mlp", columns, seed, {.objective = Objective::Regression}).model;
+};
+
+TEST_F(Mlp, LearnsSpeedsAsTheyAre) {
+  check_learns(make_regression, Effort::Full, 0.85);
+  check_learns_speed(make_regression, Effort::Full, 0.25);
+}
+
 TEST_F(Mlp, RoundsAddUp) {
   const Split split = hold_out(synthetic_costs({.groups = 2, .per_group = 400}, 3), 4);
   const auto model = make_mlp(split.learn.features.columns, 1);

@@ -12,7 +12,7 @@
 #include "costmodel/features.h"
 #include "dsl/base/rng.h"
 #include "dsl/schedule/parse_schedule.h"
-#include "sampler/search/candidate.h"
+#include "sampler/space/candidate.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
