@@ -30,7 +30,7 @@ constexpr const char* kOwnRecords = "cpu_records.jsonl.gz";
 struct Options {
   std::vector<std::string> files;
   std::string models = "mlp,tree,draft,random", model = "auto", output, effort = "full";
-  int folds = 5, seeds = 1;
+  int folds = 5, seeds = 1, programs = 300;
   bool json = false;
 };
 
@@ -88,6 +88,28 @@ std::optional<ModelData> read_data(const Options& options) {
   if (!data.first_left_out.empty()) say(cat("some records were left out, the first because ", data.first_left_out));
   say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks; ", data.left_out, " records left out"));
   return data;
+}
+
+// ---- data
+
+// Half of the programs are drawn at random, so that slow ones are there, too; the others a search proposes, among which
+// it has to choose. Both are runs of `tune`, which go on where they stopped.
+int measure_data(const Options& options) {
+  if (options.files.size() != 1 || options.output.empty())
+    return say("data: name one task list, and the database by --output"), Usage;
+  for (const auto& [strategy, programs] :
+       {std::pair("random", options.programs / 2), std::pair("evolutionary", options.programs)}) {
+    std::vector<std::string> words = {"tune",       options.files[0],
+                                      "--database", options.output,
+                                      "--strategy", strategy,
+                                      "--trials",   std::to_string(programs),
+                                      "--min-gain", "0"};
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    int code = run_tune(static_cast<int>(pointers.size()), pointers.data());
+    if (code != Ok && code != TargetMissed) return code;
+  }
+  return Ok;
 }
 
 // ---- train
@@ -224,6 +246,7 @@ struct Action {
   int (*run)(const Options& options);
 };
 constexpr Action actions[] = {
+    {"data", "measure random programs of the tasks of a list, and as many of a search, into --output", measure_data},
     {"train", "learn from the records of databases, and write the model to --output (for `tune --model-file`)", train},
     {"eval", "cross-validation on the records of databases: of candidates of known tasks, and of unseen tasks",
      evaluate_all},
@@ -241,7 +264,8 @@ int run_model(int count, char** words) {
     names.emplace_back(action.name);
   }
   App app("model", help,
-          "examples:\n  tracewright model eval tuning.db --models mlp,tree,draft\n"
+          "examples:\n  tracewright model data tasks.yaml --output records.db\n  tracewright model eval tuning.db "
+          "--models mlp,tree,draft\n"
           "  tracewright model train tuning.db --output tuning.model");
   app.add_option("ACTION", wanted, join(names, ", ")).required();
   app.add_option("FILE", options.files,
@@ -252,7 +276,8 @@ int run_model(int count, char** words) {
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
   app.add_option("--effort", options.effort, "eval: `full`, or `round`: what a search takes between two batches");
   app.add_option("--model", options.model, cat("train: ", model_names()));
-  app.add_option("--output", options.output, "train: the file of the model");
+  app.add_option("--output", options.output, "train: the file of the model; data: the database");
+  app.add_option("--programs", options.programs, "data: different ones of each task").range(2, 1000000);
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   for (const Action& action : actions) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -311,6 +312,69 @@ TEST_F(Cli, ACostModelGoesFromRunToRun) {
   write("learned.model", learned.substr(0, learned.size() / 2));
   EXPECT_EQ(with_database("third.db").code, 2);
   EXPECT_FALSE(exists("third.db"));
+}
+
+TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
+  write("two.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
+        "  - {name: wide, op: dense, args: {M: 16, N: 256, K: 96}}\n");
+  Finished measured = run({"model", "data", "two.yaml", "--output", "records.db", "--programs", "48"});
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  boost::json::object judged =
+      run_json({"model", "eval", "records.db", "--models", "draft,tree,random", "--folds", "2", "--json"});
+  const boost::json::array& rows = judged.at("models").as_array();
+  ASSERT_EQ(rows.size(), 6u);
+  std::map<std::string, double> pairwise;
+  for (const boost::json::value& row : rows) {
+    std::string split(row.at("split").as_string());
+    pairwise[cat(row.at("model").as_string().c_str(), " ", split)] = row.at("pairwise").as_double();
+    EXPECT_TRUE(split == "within tasks" || split == "unseen tasks");
+    EXPECT_GT(row.at("top1").as_double(), 0);
+    EXPECT_GE(row.at("top5").as_double(), row.at("top1").as_double());
+    EXPECT_FALSE(row.at("default").as_bool()) << "none of these three";
+  }
+  EXPECT_GT(pairwise["tree within tasks"], pairwise["random within tasks"] + 0.1);
+  EXPECT_NEAR(pairwise["random unseen tasks"], 0.5, 0.1);
+
+  // Exported records are as good as the database.
+  ASSERT_EQ(run({"db", "export", "records.db", "--file", "records.jsonl"}).code, 0);
+  boost::json::object again =
+      run_json({"model", "eval", "records.jsonl", "--models", "draft", "--folds", "2", "--json"});
+  EXPECT_EQ(again.at("models").at(0).at("pairwise").as_double(), pairwise["draft within tasks"]);
+
+  ASSERT_EQ(run({"model", "train", "records.db", "--model", "tree", "--output", "my.model"}).code, 0);
+  EXPECT_EQ(run_json({"model", "show", "my.model", "--json"}).at("model").as_string(), "tree");
+  EXPECT_EQ(run({"tune", "two.yaml", "--database", "records.db", "--more", "2", "--model", "tree", "--model-file",
+                 "my.model"})
+                .code,
+            0);
+}
+
+TEST_F(Cli, ModelSaysWhatIsWrong) {
+  auto fails = [&](std::vector<std::string> words, int code, const std::string& message) {
+    words.insert(words.begin(), "model");
+    Finished done = run(words);
+    EXPECT_EQ(done.code, code) << done.err;
+    EXPECT_NE(done.err.find(message), std::string::npos) << done.err;
+  };
+  fails({"evl", "a.db"}, 2, "did you mean `eval`?");
+  fails({"eval", "none.db"}, 3, "none.db");
+  fails({"eval", "none.jsonl"}, 3, "none.jsonl");
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  ASSERT_EQ(run({"tune", "one.yaml", "--database", "one.db", "--trials", "4"}).code, 0);
+  fails({"eval", "one.db"}, 2, "one task alone");
+  fails({"eval", "one.db", "--models", "tre"}, 2, "one task alone");
+  fails({"train", "one.db"}, 2, "--output");
+  fails({"train", "one.db", "--output", "m", "--model", "tre"}, 2, "did you mean `tree`?");
+  fails({"data", "one.yaml"}, 2, "--output");
+  write("damaged.model", "tracewright model");
+  fails({"show", "damaged.model"}, 2, "no saved cost model");
+  fails({"show"}, 2, "name one file");
+  ASSERT_EQ(run({"model", "train", "one.db", "--model", "random", "--output", "m"}).code, 0);
+  std::string bytes = test::read_file(folder.path() + "/m");
+  write("cut.model", bytes.substr(0, bytes.size() - 1));
+  EXPECT_EQ(run({"model", "show", "cut.model"}).code, 1);
 }
 
 TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
