@@ -19,6 +19,7 @@ struct XgboostForm {
   float rate;          // share of each tree's correction that is added
   float least_gain;    // of a split
   float column_share;  // columns that a tree may ask about, drawn anew per tree
+  int bins;  // of a column, between which a split may be; 0 = all values are tried, as XGBoost does with few rows
   // The second derivative of a row is taken for all rows of its candidate together: n rows that move at once move the
   // score n times as far, and steps that do not know of it overshoot.
   bool knows_rows;
