@@ -1,11 +1,10 @@
-// The learned cost model: a multi-layer perceptron in LibTorch, which lives in the plugin
-// libtracewright_torch.so so that nothing but this model ever loads LibTorch. This side finds and
-// opens the plugin, decides how to train, and keeps the books; the network itself is in
-// torch/mlp.cc. Architecture after MetaSchedule's (arXiv 2205.13603; TVM's MLP model, which has 256): encoder
-// 256-256, rows summed, two residual blocks. Otherwise than there, features are standardised, the
-// loss is a weighted pairwise one within each task, and steps are smaller in size and larger in
-// rate: in the same second this orders held-out pairs better (0.87 against 0.78 on the synthetic
-// problem of the tests, 4 tasks of 300 candidates).
+// The learned cost model: a multi-layer perceptron in LibTorch, which lives in the plugin libtracewright_torch.so so
+// that nothing but this model ever loads LibTorch. This side finds and opens the plugin, decides how to train, and
+// keeps the books; the network itself is in torch/mlp.cc. Architecture after MetaSchedule's (arXiv 2205.13603; TVM's
+// MLP model): two layers, rows summed, two residual blocks. Otherwise than there, layers have 128 units and not 256,
+// features are standardised, the loss is a weighted pairwise one within each task, and steps are smaller in size and
+// larger in rate: in the same second this orders held-out pairs better (0.87 against 0.78 on the synthetic problem of
+// the tests, 4 tasks of 300 candidates).
 #pragma once
 #include <memory>
 #include <string>

@@ -30,7 +30,7 @@ using at::Tensor;
 using Weights = std::vector<Tensor>;
 using Order = std::vector<std::vector<int64_t>>;  // candidates, batch by batch
 
-constexpr int64_t hidden = 128;  // 256 rank no better and take twice as long (tracewright model eval)
+constexpr int64_t hidden = 128;     // 256 rank no better and take twice as long (tracewright model eval)
 constexpr int predict_chunk = 128;  // candidates; keeps the activations in the cache
 
 struct Shape {
