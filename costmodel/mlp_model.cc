@@ -74,6 +74,7 @@ constexpr tw_mlp_training full_training = {.from_scratch = 1,
 // Candidates visited between two rounds: about a tenth of a second, where a round measures for one. Four times as many
 // order the next batches no better (bench/model_bench.cc).
 constexpr int round_visits = 1500;
+constexpr int first_visits = 6000;   // in the first round, when nothing has been learned yet
 constexpr int least_held_out = 640;  // candidates; of fewer, a tenth would be too few to say when to stop
 
 class MlpModel : public CostModel {
@@ -107,6 +108,7 @@ class MlpModel : public CostModel {
       report.problem = error.text;
       return report;
     }
+    is_trained_ = true;
     report.from_scratch = options.from_scratch;
     report.passes = done.best_epoch;
     report.loss = done.loss;
@@ -130,6 +132,7 @@ class MlpModel : public CostModel {
     if (!in.get(seed) || !in.get_text(network) || !in.at_end()) return damaged_model();
     tw_mlp_error error{};
     if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0) return damaged_model();
+    is_trained_ = true;
     seed_ = seed;
     return ok();
   }
@@ -152,7 +155,8 @@ class MlpModel : public CostModel {
     }
     options.from_scratch = 0;
     options.patience = 0;
-    options.max_epochs = std::clamp(round_visits / candidates, 1, full_training.max_epochs);
+    int visits = is_trained_ ? round_visits : first_visits;
+    options.max_epochs = std::clamp(visits / candidates, 1, full_training.max_epochs);
     return options;
   }
 
@@ -160,6 +164,7 @@ class MlpModel : public CostModel {
   tw_mlp* network_;
   int columns_;
   u64 seed_;
+  bool is_trained_ = false;
   Objective objective_;
 };
 
