@@ -58,11 +58,12 @@ class Annealing : public Strategy {
     };
     for (int step = 0, idle = 0; step < options_.steps && idle < options_.early_stop && !proposer.must_stop(); ++step) {
       double temperature = options_.temperature * (1 - static_cast<double>(step) / options_.steps);
-      chains_.step(proposer, round, kFirstStep + static_cast<u64>(step), change,
-                   [&](const Candidate& now, const Candidate& proposed) {
-                     return std::exp((static_cast<double>(proposed.score) - now.score) / (temperature + 1e-5));
-                   });
-      idle = best.add(chains_.candidates(), round.measured) ? 0 : idle + 1;
+      std::vector<Candidate> proposed =
+          chains_.step(proposer, round, kFirstStep + static_cast<u64>(step), change,
+                       [&](const Candidate& now, const Candidate& next) {
+                         return std::exp((static_cast<double>(next.score) - now.score) / (temperature + 1e-5));
+                       });
+      idle = best.add(proposed, round.measured) ? 0 : idle + 1;
     }
     return proposer.take_pool();
   }

@@ -21,14 +21,15 @@ void Chains::begin_round(Proposer& proposer, const Round& round, int count) {
   proposer.offer(candidates_);
 }
 
-void Chains::step(Proposer& proposer, const Round& round, u64 label, const Change& change, const Chance& chance) {
+std::vector<Candidate> Chains::step(Proposer& proposer, const Round& round, u64 label, const Change& change,
+                                    const Chance& chance) {
   std::vector<std::optional<Candidate>> proposed =
       proposer.build_each(static_cast<int>(candidates_.size()), label, [&](int chain, Candidate& candidate, Rng& rng) {
         candidate = candidates_[chain];
         return change(candidate, rng);
       });
-  if (proposer.must_stop()) return;
   std::vector<Candidate> built;
+  if (proposer.must_stop()) return built;
   for (const auto& one : proposed) {
     if (one) built.push_back(*one);
   }
@@ -37,10 +38,11 @@ void Chains::step(Proposer& proposer, const Round& round, u64 label, const Chang
   std::size_t next = 0;
   for (std::size_t chain = 0; chain < candidates_.size(); ++chain) {
     if (!proposed[chain]) continue;
-    Candidate& candidate = built[next++];
+    const Candidate& candidate = built[next++];
     Rng rng = round.rng.fork(mix64(label) ^ chain);
-    if (rng.uniform() < chance(candidates_[chain], candidate)) candidates_[chain] = std::move(candidate);
+    if (rng.uniform() < chance(candidates_[chain], candidate)) candidates_[chain] = candidate;
   }
+  return built;
 }
 
 void Chains::score(Proposer& proposer, std::vector<Candidate>& candidates) {

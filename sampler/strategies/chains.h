@@ -16,8 +16,10 @@ class Chains {
   using Change = std::function<bool(Candidate& candidate, Rng& rng)>;
   // The chance to go on to a proposed candidate.
   using Chance = std::function<double(const Candidate& now, const Candidate& proposed)>;
-  // One step of every chain. A proposed candidate that is rejected is outside of the space: the chain stays.
-  void step(Proposer& proposer, const Round& round, u64 label, const Change& change, const Chance& chance);
+  // One step of every chain; returns what was proposed, with scores. A proposed candidate that is rejected is outside
+  // of the space: the chain stays.
+  std::vector<Candidate> step(Proposer& proposer, const Round& round, u64 label, const Change& change,
+                              const Chance& chance);
 
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
