@@ -103,6 +103,13 @@ tasks.yaml:2:88: error: expected `temperature` to be a number from 0 to 100000, 
 )");
 }
 
+TEST(ListSearch, RangesHaveTheirEnds) {
+  EXPECT_EQ(check("{strategy: annealing, chains: 65536, epsilon: 0}").errors, "");
+  EXPECT_NE(check("{strategy: annealing, chains: 65537}").errors, "");
+  EXPECT_NE(check("{strategy: annealing, epsilon: -0.1}").errors, "");
+  EXPECT_NE(check("{strategy: annealing, epsilon: 1.1}").errors, "");
+}
+
 TEST(ListSearch, AStrategyOfTheCommandLine) {
   EXPECT_EQ(check("{chains: 3}", "metropolis").errors, "") << "it takes the place of all of `search`";
   EXPECT_EQ(check("{}", "metropols").errors, R"(--strategy:1:1: error: unknown strategy `metropols`
