@@ -1,9 +1,11 @@
 // tracewright model: cost models learned from databases, and how good they are.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 
 #include "cli/arguments.h"
@@ -85,8 +87,9 @@ std::optional<ModelData> read_data(const Options& options) {
   for (const std::string& path : files) {
     if (!add_file(data, path)) return std::nullopt;
   }
-  if (!data.first_left_out.empty()) say(cat("some records were left out, the first because ", data.first_left_out));
-  say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks; ", data.left_out, " records left out"));
+  if (data.left_out > 0) say(cat(data.left_out, " records were left out, the first because ", data.first_left_out));
+  if (data.tasks.empty()) return say("there are no records to learn from"), std::nullopt;
+  say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks"));
   return data;
 }
 
@@ -97,6 +100,7 @@ std::optional<ModelData> read_data(const Options& options) {
 int measure_data(const Options& options) {
   if (options.files.size() != 1 || options.output.empty())
     return say("data: name one task list, and the database by --output"), Usage;
+  if (options.json) return say("data: --json is not for this action, which prints two tables of `tune`"), Usage;
   for (const auto& [strategy, programs] :
        {std::pair("random", options.programs / 2), std::pair("evolutionary", options.programs)}) {
     std::vector<std::string> words = {"tune",       options.files[0],
@@ -114,16 +118,30 @@ int measure_data(const Options& options) {
 
 // ---- train
 
+bool is_known(const std::string& name, const std::string& known) {
+  std::vector<std::string> names = split(known, ',');
+  for (std::string& word : names) word.erase(0, word.find_first_not_of(' '));
+  if (std::find(names.begin(), names.end(), name) != names.end()) return true;
+  std::string near = closest(name, names);
+  say(cat("unknown cost model `", name, "`; ",
+          near.empty() ? cat("there are ", known) : cat("did you mean `", near, "`?")));
+  return false;
+}
+
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
+  if (!is_known(options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
+  MadeModel made = make_model(options.model, feature_columns(), 0);
+  if (!made.model) return say(made.note), Environment;
   std::optional<ModelData> data = read_data(options);
   if (!data) return Environment;
-  MadeModel made = make_model(options.model, feature_columns(), 0);
-  if (!made.model) return say(made.note), Usage;
   if (!made.note.empty()) say(made.note);
   double begin = seconds_now();
   TrainReport report = made.model->update(data->data, Effort::Full);
   if (!report.problem.empty()) return say(cat("cost model: ", report.problem)), Environment;
+  if (report.passes == 0 && options.model != "random")
+    return say(cat(made.model->name(), " learned nothing of ", report.candidates, " candidates: they are too few")),
+           TargetMissed;
   if (!write_model_file(options.output, made.model->save())) return Environment;
   double seconds = seconds_now() - begin;
   if (options.json)
@@ -171,19 +189,21 @@ void print(const std::vector<Row>& rows, const std::string& standard, bool as_js
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const Accuracy& found = row.mean.accuracy;
+    // Without a group nothing could be compared.
+    auto share = [&](double value) { return found.groups > 0 ? value : std::numeric_limits<double>::quiet_NaN(); };
+    auto shown = [&](double value) { return found.groups > 0 ? fmt::format("{:.3f}", value) : std::string("-"); };
     json.push_back({{"model", row.model},
                     {"default", row.model == standard},
                     {"split", name_of(row.holdout)},
-                    {"top1", found.top1},
-                    {"top5", found.top5},
-                    {"pairwise", found.pairwise},
-                    {"recall", found.recall},
+                    {"top1", json_number(share(found.top1))},
+                    {"top5", json_number(share(found.top5))},
+                    {"pairwise", json_number(share(found.pairwise))},
+                    {"recall", json_number(share(found.recall))},
                     {"recall_at", found.k},
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6}});
-    table.push_back({row.model, name_of(row.holdout), fmt::format("{:.3f}", found.top1),
-                     fmt::format("{:.3f}", found.top5), fmt::format("{:.3f}", found.pairwise),
-                     fmt::format("{:.3f}", found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
+    table.push_back({row.model, name_of(row.holdout), shown(found.top1), shown(found.top5), shown(found.pairwise),
+                     shown(found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
   if (as_json)
@@ -195,24 +215,30 @@ void print(const std::vector<Row>& rows, const std::string& standard, bool as_js
 int evaluate_all(const Options& options) {
   if (options.effort != "full" && options.effort != "round")
     return say(cat("--effort: `full` or `round`, not `", options.effort, "`")), Usage;
+  std::vector<std::string> names = split(options.models, ',');
+  if (names.empty()) return say("--models: name one"), Usage;
+  for (const std::string& name : names) {
+    if (!is_known(name, cat(kDraft, ", ", model_names()))) return Usage;
+  }
   std::optional<ModelData> data = read_data(options);
   if (!data) return Environment;
   if (data->tasks.size() < 2) return say("one task alone says nothing of unseen tasks: name more databases"), Usage;
   std::string standard = make_model("auto", feature_columns(), 0).model->name();
   std::vector<Row> rows;
-  for (const std::string& name : split(options.models, ',')) {
+  for (const std::string& name : names) {
     MadeModel made = name == kDraft ? MadeModel{} : make_model(name, feature_columns(), 0);
     if (name != kDraft && !made.model) {
       say(made.note);
       continue;
     }
     for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
+      say(cat(name, ", ", name_of(holdout)));
       Evaluation found = evaluate_model(name, *data, holdout, options);
       if (!found.problem.empty()) return say(cat(name, ": ", found.problem)), Environment;
       rows.push_back({name, holdout, found});
     }
   }
-  if (rows.empty()) return Usage;
+  if (rows.empty()) return Environment;
   print(rows, standard, options.json);
   return Ok;
 }

@@ -4,10 +4,18 @@
 
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 
 namespace tw::cli {
+
+bool may_become_model_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || model_header(read_file(path).value_or(""))) return true;
+  say(cat(path, " is there and is no saved cost model: give another name"));
+  return false;
+}
 
 bool write_model_file(const std::string& path, const std::string& bytes) {
   std::string fresh = path + ".part";
@@ -24,6 +32,11 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
   if (!bytes) return std::nullopt;
   MadeModel made = make_model(name, feature_columns(), 0, {.models = models});
   if (!made.model) return say(made.note), std::nullopt;
+  std::optional<ModelHeader> header = model_header(*bytes);
+  if (header && header->kind != made.model->name())
+    return say(cat(path, ": holds the cost model `", header->kind, "`, and this run uses `", made.model->name(),
+                   "`; give --model ", header->kind)),
+           std::nullopt;
   if (Status loaded = made.model->load(*bytes); !loaded)
     return say(cat(path, ": ", to_string(loaded.rejected()))), std::nullopt;
   return bytes;

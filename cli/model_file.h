@@ -5,6 +5,9 @@
 
 namespace tw::cli {
 
+// False after a message: there is a file of that name which is no saved model, and is not to be lost.
+bool may_become_model_file(const std::string& path);
+
 // Beside the file and renamed: a run that is killed leaves what was there. False after a message.
 bool write_model_file(const std::string& path, const std::string& bytes);
 

@@ -68,8 +68,10 @@ void check_settings(const SearchChoice& choice, std::vector<ChoiceError>& errors
     const Setting* setting = find(known, name);
     if (!setting) {
       std::string owner = owner_of(name);
+      std::vector<std::string> words = names_of(known);
+      words.insert(words.end(), {"strategy", "select", "acquisition"});
       errors.push_back({ChoiceError::Of::SettingName, name,
-                        cat("the strategy `", choice.strategy, "` has no setting `", name, "` here"), names_of(known),
+                        cat("the strategy `", choice.strategy, "` has no setting `", name, "` here"), std::move(words),
                         owner.empty() ? "" : cat("it is one of ", owner)});
     } else if (!(value >= setting->least && value <= setting->most) ||
                (setting->is_whole && value != std::floor(value))) {

@@ -81,7 +81,7 @@ DatabaseStatus add_model_data(ModelData& data, Database& database, const std::fu
     std::vector<float> rows;
     auto add = [&](Record& record) {
       if (!record.is_trial() || machine_of(record.host) != machine) return;
-      if (record.trace.empty() || !programs.insert(record.program).second) return void(++data.left_out);
+      if (record.trace.empty() || !programs.insert(record.program).second) return;
       if (!reader->read(record, rows, why)) return leave_out(data, 1, why);
       data.data.features.add(rows);
       data.data.seconds.push_back(record.ok() ? record.seconds : std::numeric_limits<double>::infinity());

@@ -19,11 +19,12 @@ struct ModelData {
   Dataset data;              // group: number of the task
   std::vector<float> draft;  // for each candidate: what the draft model says, as a score (higher is faster)
   std::vector<Task> tasks;
-  i64 left_out = 0;            // records that this version cannot replay, untuned programs, and those measured twice
-  std::string first_left_out;  // why the first of those that cannot be replayed was left out
+  i64 left_out = 0;            // records that this version cannot replay
+  std::string first_left_out;  // why the first of them was left out
 };
 
-// Adds the trials of a database: of each task those of the machine that has the most, so that times can be compared.
+// Adds the trials of a database: of each task those of the machine that has the most, so that times can be compared;
+// without untuned programs, which have no trace, and each program once.
 // `stop` is asked now and then; once true, what was read so far counts. Errors are those of the database.
 DatabaseStatus add_model_data(ModelData& data, Database& database, const std::function<bool()>& stop = {});
 

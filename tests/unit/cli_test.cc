@@ -364,10 +364,13 @@ TEST_F(Cli, ModelSaysWhatIsWrong) {
   write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
   ASSERT_EQ(run({"tune", "one.yaml", "--database", "one.db", "--trials", "4"}).code, 0);
   fails({"eval", "one.db"}, 2, "one task alone");
-  fails({"eval", "one.db", "--models", "tre"}, 2, "one task alone");
+  fails({"eval", "one.db", "--models", "tre"}, 2, "did you mean `tree`?");
+  fails({"train", "one.db", "--output", "one.db"}, 2, "is no saved cost model");
   fails({"train", "one.db"}, 2, "--output");
   fails({"train", "one.db", "--output", "m", "--model", "tre"}, 2, "did you mean `tree`?");
   fails({"data", "one.yaml"}, 2, "--output");
+  fails({"train", "one.db", "--output", "x", "--model", "xgboost-reference"}, 1, "too few");
+  fails({"data", "one.yaml", "--output", "x.db", "--json"}, 2, "--json");
   write("damaged.model", "tracewright model");
   fails({"show", "damaged.model"}, 2, "no saved cost model");
   fails({"show"}, 2, "name one file");

@@ -113,6 +113,8 @@ TEST(Ensemble, ModelsOfATrainedOneDifferWhereDataEnds) {
     EXPECT_FALSE(again.model->load(wrong));
     EXPECT_EQ(again.model->save(), bytes) << "it stays as it was";
   }
+  Status four = again.model->load(make_model("tree", 2, 3, {.models = 4}).model->save());
+  EXPECT_EQ(to_string(four.rejected()), "the saved ensemble has 4 models, expected 5");
 }
 
 }  // namespace
