@@ -18,7 +18,8 @@ namespace {
 
 using Batch = std::vector<int>;  // candidates of one task
 
-// Of every n-th task, as many as wanted.
+// Batches of about `tasks` tasks, spread evenly over those of the data, in rounds: the first of each task, the
+// second...
 std::vector<Batch> batches_of(const ModelData& data, int tasks, int size) {
   int every = std::max(1, static_cast<int>(data.tasks.size()) / tasks);
   std::vector<std::vector<Batch>> of_task(data.tasks.size());

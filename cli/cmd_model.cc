@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <sstream>
@@ -39,13 +41,14 @@ struct Options {
 // Exported records (lines of JSON) as a database of its own, which is gone when this is.
 class ImportedRecords {
  public:
-  explicit ImportedRecords(const std::string& path) : folder_(std::filesystem::temp_directory_path() / "twXXXXXX") {
-    std::string error;
+  explicit ImportedRecords(const std::string& path) {
+    std::string error, name = std::filesystem::temp_directory_path() / "tracewright-records-XXXXXX";
     std::optional<std::string> text = read_exchange_file(path, error);
-    if (!text || !mkdtemp(folder_.data())) {
-      say(text ? cat("cannot make a folder for the records of ", path) : error);
+    if (!text || !mkdtemp(name.data())) {
+      say(text ? cat("cannot make a folder for the records of ", path, ": ", std::strerror(errno)) : error);
       return;
     }
+    folder_ = name;
     database_ = open_database(folder_ + "/records.db", DatabaseMode::Write);
     std::istringstream lines(std::move(*text));
     std::optional<ImportReport> report = database_ ? checked(import_records(*database_, lines)) : std::nullopt;
@@ -55,14 +58,14 @@ class ImportedRecords {
   ~ImportedRecords() {
     database_.reset();
     std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
   ImportedRecords(const ImportedRecords&) = delete;
   ImportedRecords& operator=(const ImportedRecords&) = delete;
   Database* database() { return database_ ? &*database_ : nullptr; }  // null after a message
 
  private:
-  std::string folder_;
+  std::string folder_;  // "" until it is made
   std::optional<Database> database_;
 };
 

@@ -34,8 +34,8 @@ struct MatrixView {
   int rows, columns;
 };
 
-// Per row, the negative gradient of a loss by the row's score, and the second derivative: in, the scores after so many
-// trees; out, one entry per row each.
+// Derivatives of a loss by the scores of rows. `scores`: of each row, after `tree` trees. Writes an entry per row: into
+// `descent` the negative first derivative, into `curvature` the second.
 using LossSlopes =
     std::function<void(int tree, std::span<const float> scores, std::span<float> descent, std::span<float> curvature)>;
 

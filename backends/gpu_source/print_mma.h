@@ -49,7 +49,7 @@ class MmaPrinter {
   std::vector<std::string> sums(const WarpMma& mma, const Around& around);
   std::vector<std::string> fragments(const WarpMma& mma, const Around& around);
   std::vector<std::string> fragment(const MmaOperand& operand, bool may_have_partner, const Around& around);
-  // Before an instruction: what the one so many behind it multiplies (mark kOperandsAheadMark).
+  // Loads the operands of a later instruction; the mark kOperandsAheadMark says how many statements behind it stands.
   void load_operands_ahead(const For* nest, const Around& around);
   std::optional<MmaOperand> fragment_behind(const MmaOperand& operand, const Around& around, i64& distance);
   bool load_by_warp(const MmaOperand& operand, const MmaOperand* partner, i64 distance, const Var* lane);

@@ -407,7 +407,8 @@ class Tuner {
     result_.profile.training += seconds_now() - begin;
   }
 
-  static constexpr std::size_t kFullFit = 1024;  // of so many candidates a run's first fit may take its time
+  static constexpr std::size_t kFullFit =
+      1024;  // a run's first fit takes the time it needs (Effort::Full) up to so many candidates
   static constexpr double kNearBound = 1.02;
 
   const std::vector<TuneTask>& tasks_;

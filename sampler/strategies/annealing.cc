@@ -18,7 +18,7 @@ struct AnnealingOptions {
   double temperature, fork_probability;
 };
 
-// The best scores so far of programs that can be measured, so many as a batch has places.
+// The best scores so far of programs that are not measured yet: as many as a batch has places.
 class BestScores {
  public:
   explicit BestScores(int places) : places_(static_cast<std::size_t>(places)) {}

@@ -39,7 +39,7 @@ struct SearchPlan {
   Acquisition acquisition = {};
   int models = 1;  // that predict together, see Ensemble
 };
-// Of a choice without errors.
+// The plan that a choice makes; errors_of(choice) must be empty.
 SearchPlan plan_of(const SearchChoice& choice);
 
 }  // namespace tw

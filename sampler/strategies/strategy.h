@@ -18,7 +18,7 @@ struct SearchStats {
   i64 candidates = 0;  // different programs that were replayed, postprocessed and draft-scored
   i64 rejected = 0;    // by an instruction or a postprocessor
   i64 repeats = 0;     // decisions or programs that were there before in this task
-  // Of all threads together.
+  // Seconds, added up over all threads.
   double draw_seconds = 0, model_seconds = 0;
   BuildSeconds build;
 };
