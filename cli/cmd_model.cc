@@ -121,19 +121,9 @@ int measure_data(const Options& options) {
 
 // ---- train
 
-bool is_known(const std::string& name, const std::string& known) {
-  std::vector<std::string> names = split(known, ',');
-  for (std::string& word : names) word.erase(0, word.find_first_not_of(' '));
-  if (std::find(names.begin(), names.end(), name) != names.end()) return true;
-  std::string near = closest(name, names);
-  say(cat("unknown cost model `", name, "`; ",
-          near.empty() ? cat("there are ", known) : cat("did you mean `", near, "`?")));
-  return false;
-}
-
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
-  if (!is_known(options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
+  if (!is_model_name("--model", options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
   MadeModel made = make_model(options.model, feature_columns(), 0);
   if (!made.model) return say(made.note), Environment;
   std::optional<ModelData> data = read_data(options);
@@ -221,7 +211,7 @@ int evaluate_all(const Options& options) {
   std::vector<std::string> names = split(options.models, ',');
   if (names.empty()) return say("--models: name one"), Usage;
   for (const std::string& name : names) {
-    if (!is_known(name, cat(kDraft, ", ", model_names()))) return Usage;
+    if (!is_model_name("--models", name, cat(kDraft, ", ", model_names()))) return Usage;
   }
   std::optional<ModelData> data = read_data(options);
   if (!data) return Environment;

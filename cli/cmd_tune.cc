@@ -316,13 +316,6 @@ bool have_device(const Target& target) {
   return say(problem), false;
 }
 
-bool check_model(const std::string& name) {
-  std::string known = model_names();
-  if (cat(", ", known, ", ").find(cat(", ", name, ", ")) != std::string::npos) return true;
-  say(cat("--model: no cost model `", name, "`; there are ", known));
-  return false;
-}
-
 bool check_objective(const std::string& name) {
   if (parse_objective(name)) return true;
   say(cat("--objective: expected ", objective_names(), ", found `", name, "`"));
@@ -330,7 +323,7 @@ bool check_objective(const std::string& name) {
 }
 
 int tune_list(const Options& options) {
-  if (!check_model(options.model) || !check_objective(options.objective)) return Usage;
+  if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy);
   if (!list) return Usage;
   const TaskList& given = list->list;

@@ -1,5 +1,6 @@
 #include "cli/model_file.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "costmodel/features.h"
@@ -9,6 +10,16 @@
 #include "runtime/console/output.h"
 
 namespace tw::cli {
+
+bool is_model_name(const std::string& option, const std::string& name, const std::string& known) {
+  std::vector<std::string> names = split(known, ',');
+  for (std::string& word : names) word.erase(0, word.find_first_not_of(' '));
+  if (std::find(names.begin(), names.end(), name) != names.end()) return true;
+  std::string near = closest(name, names);
+  say(cat(option, ": no cost model `", name, "`; ",
+          near.empty() ? cat("there are ", known) : cat("did you mean `", near, "`?")));
+  return false;
+}
 
 bool may_become_model_file(const std::string& path) {
   std::error_code ignored;

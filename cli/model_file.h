@@ -1,9 +1,12 @@
-// Files with what a cost model has learned, for `tune --model-file` and `model`.
+// Cost models as `tune` and `model` take them: by name, and files with what they have learned.
 #pragma once
 #include <optional>
 #include <string>
 
 namespace tw::cli {
+
+// False after a message that names the option: no such name in `known` ("mlp, tree").
+bool is_model_name(const std::string& option, const std::string& name, const std::string& known);
 
 // False after a message: there is a file of that name which is no saved model, and is not to be lost.
 bool may_become_model_file(const std::string& path);
