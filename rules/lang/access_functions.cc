@@ -6,6 +6,7 @@
 #include "dsl/analysis/affine.h"
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/region.h"
+#include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -68,42 +69,35 @@ FunctionResult ask_pattern(const Context& c, const Values& v) {
   return yes_or_no(pattern.exists && pattern.*What);
 }
 
-// An index in terms of loop variables; nothing if it is not linear in them.
-std::optional<LinearForm> over_loops(const Block* block, const Expr* index) {
-  std::optional<LinearForm> iters = linear_form(index);
-  if (!iters) return std::nullopt;
-  LinearForm out{.constant = iters->constant};
-  for (auto [var, coefficient] : iters->terms) {
-    std::size_t i = 0;
-    while (i < block->iters.size() && block->iters[i].var != var) ++i;
-    std::optional<LinearForm> binding = i < block->iters.size() ? linear_form(block->bindings[i]) : std::nullopt;
-    if (!binding) return std::nullopt;
-    out.constant += coefficient * binding->constant;
-    for (auto [loop, factor] : binding->terms) {
-      if (out.coefficient(loop) != 0 || !out.terms.push_back({loop, coefficient * factor})) return std::nullopt;
-    }
-  }
-  return out;
+// An index in terms of loop variables; nothing if it is not linear in them. That of a buffer in tiles, as co // 8 % 4,
+// often is where the loops cut the dimension in the same way.
+std::optional<LinearForm> over_loops(const Context& c, const Block* block, Array<const For*> loops, const Expr* index) {
+  Arena& arena = c.state.arena();
+  Substitution bindings;
+  for (std::size_t i = 0; i < block->iters.size(); ++i) bindings.set(block->iters[i].var, block->bindings[i]);
+  const Expr* bound = substitute(arena, index, bindings);
+  if (std::optional<LinearForm> form = linear_form(bound)) return form;
+  VarRanges ranges;
+  for (const For* loop : loops) ranges.set_extent(loop->var, loop->extent);
+  return linear_form(simplify(arena, bound, ranges));
 }
 
 // How many innermost loops step through an access without a gap: the first with step 1, each next
 // one with what the ones inside cover. Loops that the access does not depend on count.
-int contiguous_in(const Block* block, Array<const For*> loops, const Buffer* buffer, Array<const Expr*> indices) {
-  LinearForm address;
+int contiguous_in(const Context& c, const Block* block, Array<const For*> loops, const Buffer* buffer,
+                  Array<const Expr*> indices) {
+  std::vector<i64> steps(loops.size(), 0);  // of the address, one for each loop: of more loops than a LinearForm has
   i64 stride = 1;
   for (std::size_t d = indices.size(); d-- > 0; stride *= buffer->shape[d]) {
-    std::optional<LinearForm> form = over_loops(block, indices[d]);
+    std::optional<LinearForm> form = over_loops(c, block, loops, indices[d]);
     if (!form) return 0;
-    for (auto [loop, coefficient] : form->terms) {
-      if (address.coefficient(loop) != 0 || !address.terms.push_back({loop, coefficient * stride})) return 0;
-    }
+    for (std::size_t l = 0; l < loops.size(); ++l) steps[l] += form->coefficient(loops[l]->var) * stride;
   }
   int count = 0;
   i64 covered = 1;
   for (std::size_t l = loops.size(); l-- > 0; ++count) {
-    i64 step = address.coefficient(loops[l]->var);
-    if (step == 0) continue;
-    if (step != covered) break;
+    if (steps[l] == 0) continue;
+    if (steps[l] != covered) break;
     covered *= loops[l]->extent;
   }
   return count;
@@ -212,7 +206,7 @@ FunctionResult contiguous_loops(const Context& c, const Values& v) {
   Array<const For*> loops = loops_of(c, block);
   int count = static_cast<int>(loops.size());
   for (const Access& access : accesses_of(block))
-    count = std::min(count, contiguous_in(block, loops, access.buffer, access.indices));
+    count = std::min(count, contiguous_in(c, block, loops, access.buffer, access.indices));
   return {RuleValue::of(static_cast<i64>(count)), {}};
 }
 
@@ -226,7 +220,7 @@ FunctionResult loop_order_map(const Context& c, const Values& v) {
   std::vector<Piece> pieces;
   const FunctionResult none{RuleValue::none(), {}};
   for (std::size_t d = 0; d < load->indices.size(); ++d) {
-    std::optional<LinearForm> form = over_loops(block, load->indices[d]);
+    std::optional<LinearForm> form = over_loops(c, block, loops, load->indices[d]);
     if (!form || !cut_dimension(*form, loops, d, load->buffer->shape[d], pieces)) return none;
   }
   for (const Piece& piece : pieces) {
