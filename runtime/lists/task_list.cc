@@ -230,20 +230,6 @@ void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
 }
 
 // Three names; any other key is a number.
-void decode_search(const Item& item, SearchEntry& out) {
-  if (item.node.kind != YamlKind::Mapping) {
-    bool is_word = item.node.kind == YamlKind::Word;
-    return item.expected("a mapping", is_word ? cat("write `", item.name, ": {strategy: ", item.node.text, "}`") : "");
-  }
-  for_each_entry(item.node, item.diagnostics, [&](const YamlNode& key, const YamlNode& value) {
-    Item named{key.text, value, item.diagnostics};
-    if (key.text == "strategy") return decode_text(named, out.strategy);
-    if (key.text == "select") return decode_text(named, out.select);
-    if (key.text == "acquisition") return decode_text(named, out.acquisition);
-    out.settings.push_back({key.text, number<double>(value), describe(value), key.span, value.span});
-  });
-}
-
 void decode_tasks(const Item& item, TaskList& list) {
   if (item.node.kind != YamlKind::List || item.node.items.empty()) {
     return item.expected("a list of at least one task", "`- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`");
@@ -335,6 +321,20 @@ void check_epilogue(const TaskEntry& task, const OperatorSignature& signature, D
 }
 
 }  // namespace
+
+void decode_search(const Item& item, SearchEntry& out) {
+  if (item.node.kind != YamlKind::Mapping) {
+    bool is_word = item.node.kind == YamlKind::Word;
+    return item.expected("a mapping", is_word ? cat("write `", item.name, ": {strategy: ", item.node.text, "}`") : "");
+  }
+  for_each_entry(item.node, item.diagnostics, [&](const YamlNode& key, const YamlNode& value) {
+    Item named{key.text, value, item.diagnostics};
+    if (key.text == "strategy") return decode_text(named, out.strategy);
+    if (key.text == "select") return decode_text(named, out.select);
+    if (key.text == "acquisition") return decode_text(named, out.acquisition);
+    out.settings.push_back({key.text, number<double>(value), describe(value), key.span, value.span});
+  });
+}
 
 TaskList parse_task_list(Diagnostics& diagnostics) {
   TaskList list;

@@ -62,6 +62,11 @@ struct SearchEntry {
   Located<std::string> strategy, select, acquisition;
   std::vector<Setting> settings;
 };
+namespace yaml {
+struct Item;
+}
+// Of a mapping like that of a task list.
+void decode_search(const yaml::Item& item, SearchEntry& out);
 
 struct TaskList {
   Located<i64> version{1};

@@ -44,6 +44,8 @@ struct Record {
   // kept so that it is not proposed again; `error` names the other record.
   static constexpr const char* same_code = "same code";
   bool is_trial() const { return status != same_code; }
+  // Of a trial whose result was to be taken from what is stored, and is not there. It counts as failed.
+  static constexpr const char* not_recorded = "not recorded";
   bool operator==(const Record&) const = default;
 
   static constexpr const char* table = "records";

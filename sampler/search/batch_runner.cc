@@ -46,11 +46,12 @@ void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> 
   progress_ = std::move(progress);
   best_in_batch_ = 0;
   is_order_turned_ = false;
-  if (options_.replay_measurements) {
+  best_known_ = nullptr;
+  bool is_all_known = std::ranges::all_of(batch.trials, [&](const Trial& t) { return known_result(state, t); });
+  if (is_all_known || options_.replay_measurements) {
     for (Trial& trial : batch.trials) {
       if (how_.must_stop()) return;
-      replay_measurement(state, batch, trial);
-      observe(batch, trial);
+      if (!take_known_result(state, batch, trial)) replay_measurement(state, batch, trial);
     }
     return;
   }
@@ -71,10 +72,16 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state) {
     if (std::exchange(is_order_turned_, false))
       std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
     Trial& trial = batch.trials[order[i]];
+    if (known_result(state, trial)) {
+      store_measured(state, batch);
+      take_known_result(state, batch, trial);
+      continue;
+    }
     if (others_.has_measured(trial.candidate.program)) continue;
     BuiltTrial made = batch.builds->take(order[i]);
     profile_.lower += made.times.lower_seconds;
     profile_.compile += made.times.compile_seconds;
+    if (is_incumbent_old_) make_incumbent(state);
     run_trial(state, batch, trial, made);
   }
 }
@@ -184,18 +191,54 @@ BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler&
 void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
   auto compilers =
       std::make_shared<std::vector<std::optional<LlvmCompiler>>>(static_cast<std::size_t>(std::max(1, how_.threads)));
-  auto build = [&state, trials = batch.trials.data(), compilers](std::size_t item, int thread) {
+  auto is_known = [this, &state](const Trial& trial) { return known_result(state, trial) != nullptr; };
+  auto build = [&state, trials = batch.trials.data(), compilers, is_known](std::size_t item, int thread) {
     std::optional<LlvmCompiler>& compiler = (*compilers)[static_cast<std::size_t>(thread)];
     if (!compiler) {
       Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(state.task->target));
       if (!made) return BuiltTrial{{{}, to_string(made.rejected())}, {}, {}};
       compiler.emplace(std::move(*made));
     }
-    return build_trial(state, trials[item], *compiler);
+    return is_known(trials[item]) ? BuiltTrial() : build_trial(state, trials[item], *compiler);
   };
   last_builds_ =
       std::make_shared<BuildsAhead<BuiltTrial>>(batch.trials.size(), how_.threads, std::move(build), last_builds_);
   batch.builds = last_builds_;
+}
+
+// ---- results that are known
+
+const Record* BatchRunner::known_result(const TaskState& state, const Trial& trial) const {
+  return options_.known ? options_.known(*state.task, trial.candidate.program) : nullptr;
+}
+
+// It is not stored: whoever knows it has it. False if it is not known.
+bool BatchRunner::take_known_result(const TaskState& state, const Batch& batch, Trial& trial) {
+  const Record* known = known_result(state, trial);
+  if (!known) return false;
+  fill_record(state, batch.generation, trial);
+  trial.record.status = known->status, trial.record.error = known->error, trial.record.seconds = known->seconds;
+  trial.stored = true;
+  if (known->ok() && !trial.is_baseline && known->seconds < best_so_far(state)) {
+    best_in_batch_ = known->seconds;
+    best_known_ = &trial;
+    is_incumbent_old_ = true;
+  }
+  observe(batch, trial);
+  return true;
+}
+
+// The kernel that is the best by a known result, before others are timed in turn with it.
+void BatchRunner::make_incumbent(TaskState& state) {
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(state.task->target));
+  if (!compiler) return;
+  state.incumbent = {};
+  is_incumbent_old_ = false;
+  if (!best_known_) {
+    restore_incumbent(state, *compiler);
+  } else if (BuiltTrial made = build_trial(state, *best_known_, *compiler); made.built.kernel) {
+    state.incumbent = std::move(*made.built.kernel);
+  }
 }
 
 // ---- measuring and storing
@@ -208,7 +251,8 @@ void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, 
   if (built.kernel) record.object = to_hex(object_hash(*built.kernel));
   bool is_code_of_last = measured_ && !record.object.empty() && measured_->record.object == record.object;
   if (is_code_of_last || !built.kernel || !how_.beside_the_search) store_measured(state, batch);
-  if (built.kernel && is_same_code(state, *built.kernel, record)) {
+  // Where results come from elsewhere, what is known of a program must not depend on what was measured before it.
+  if (built.kernel && !options_.known && is_same_code(state, *built.kernel, record)) {
     store_measured(state, batch);
     store(trial);
     return;
@@ -270,6 +314,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   // incumbent's older record.
   bool is_not_faster =
       !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
+  if (options_.known && measured.ratio > 0 && std::isfinite(best)) measured.seconds = measured.ratio * best;
   if (is_not_faster)
     measured.seconds = std::max(measured.seconds, best_so_far(state));
   else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline))
@@ -317,9 +362,10 @@ void BatchRunner::replay_measurement(TaskState& state, const Batch& batch, Trial
     trial.record = at->second;
   } else {
     fill_record(state, batch.generation, trial);
-    trial.record.status = "not recorded";
+    trial.record.status = Record::not_recorded;
   }
   trial.stored = true;
+  observe(batch, trial);
 }
 
 void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {

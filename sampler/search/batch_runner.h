@@ -90,6 +90,9 @@ class BatchRunner {
   bool may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const;
   void confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured);
   MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
+  const Record* known_result(const TaskState& state, const Trial& trial) const;
+  bool take_known_result(const TaskState& state, const Batch& batch, Trial& trial);
+  void make_incumbent(TaskState& state);
   void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
   void fill_record(const TaskState& state, i64 generation, Trial& trial);
   void store_measured(TaskState& state, const Batch& batch);
@@ -111,9 +114,11 @@ class BatchRunner {
   std::vector<OpenTask> open_;  // in the worker, the latest measured last
   OtherTuners others_;
   std::vector<TaskProgress> progress_;
-  double best_in_batch_ = 0;      // seconds; 0 = none
-  Trial* measured_ = nullptr;     // but not stored: that is done while the next one is measured
-  bool is_order_turned_ = false;  // of what is left of the batch: another tuner proposes the same
+  double best_in_batch_ = 0;           // seconds; 0 = none
+  const Trial* best_known_ = nullptr;  // of the batch, if it is the best of all: its kernel is not built yet
+  bool is_incumbent_old_ = false;      // a known result is better
+  Trial* measured_ = nullptr;          // but not stored: that is done while the next one is measured
+  bool is_order_turned_ = false;       // of what is left of the batch: another tuner proposes the same
   std::string task_problem_, machine_error_;
 };
 

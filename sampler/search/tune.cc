@@ -39,7 +39,7 @@ class Tuner {
         search_(options) {
     // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
-    overlapped_ = cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) {
+    overlapped_ = options.overlaps && cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) {
                     return t.target.threads == 1 && !is_device(t.target);
                   });
     int threads = options.threads > 0 ? options.threads

@@ -55,7 +55,8 @@ struct TuneOptions {
   i64 more = 0;        // > 0: in place of `trials`, so many of each task beyond those that are stored
   double seconds = 0;  // of this run; 0 = no limit
   u64 seed = 0;
-  int threads = 0;            // of the search itself; 0 = all this process may use
+  bool overlaps = true;  // where cores allow, the next batch is searched while one is measured, without its results
+  int threads = 0;       // of the search itself; 0 = all this process may use
   std::string rules = "cpu";  // name of a set in the library
   SearchChoice search = {};   // how candidates are proposed and picked
   std::string cost_model = "auto";
@@ -64,6 +65,10 @@ struct TuneOptions {
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =
       false;  // take results from the database instead of measuring; what is not there counts as failed
+  // Results of programs that are known beforehand, null = not known: what is known is not built and not measured. All
+  // times are then on one scale, that of the first program that was measured: what is measured is a ratio to the best
+  // so far. Asked by several threads.
+  std::function<const Record*(const TuneTask& task, const Hash128& program)> known;
   TuneLimits limits = {};
   MachineRates rates = {};  // of the machine that measures, for the draft model
 };

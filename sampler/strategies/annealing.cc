@@ -1,7 +1,8 @@
 // Simulated annealing on the model, as AutoTVM's (NeurIPS 2018): 128 chains of 500 steps, the temperature falls from 1
 // to 0, and the chains go on where they stood when the next round begins. Neighbours are what mutators make, and
-// another way at a fork. The energy is the model's score, that of the draft model until there is one (AutoTVM draws its
-// first 64 at random). It ends after 50 steps in which none of the best `count` candidates was new.
+// another way at a fork. The energy is the model's score, that of the draft model until there is one; with
+// `random_first` the batches until then are random, as AutoTVM's first 64. It ends after 50 steps in which none of the
+// best `count` candidates was new.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -15,6 +16,7 @@ namespace {
 
 struct AnnealingOptions {
   int chains, steps, early_stop, batch;
+  bool random_first;
   double temperature, fork_probability;
 };
 
@@ -49,6 +51,7 @@ class Annealing : public Strategy {
 
   std::vector<Candidate> propose(const Round& round) override {
     Proposer proposer(round);
+    if (options_.random_first && !round.model) return proposer.random_batch();
     chains_.begin_round(proposer, round, options_.chains);
     BestScores best(round.count);
     best.add(chains_.candidates(), round.measured);
@@ -88,12 +91,14 @@ StrategyKind annealing_strategy() {
                    {"temperature", 1, 0, 1e5, false},
                    {"early_stop", 50, 1, 1000000, true},
                    {"fork_probability", 0.1, 0, 1, false},
-                   {"batch", 64, 1, 65536, true}},
+                   {"batch", 64, 1, 65536, true},
+                   {"random_first", 0, 0, 1, true}},
       .make = [](const Settings& settings) -> std::unique_ptr<Strategy> {
         return std::make_unique<Annealing>(AnnealingOptions{.chains = settings.whole("chains"),
                                                             .steps = settings.whole("steps"),
                                                             .early_stop = settings.whole("early_stop"),
                                                             .batch = settings.whole("batch"),
+                                                            .random_first = settings.whole("random_first") == 1,
                                                             .temperature = settings.number("temperature"),
                                                             .fork_probability = settings.number("fork_probability")});
       }};

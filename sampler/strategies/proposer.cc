@@ -147,6 +147,18 @@ bool Proposer::draw_any(Candidate& candidate, Rng& rng) const {
   return draw(static_cast<int>(rng.below(static_cast<i64>(round_.space.space.sketches.size()))), candidate, rng);
 }
 
+std::vector<Candidate> Proposer::random_batch() {
+  constexpr u64 kAttempts = 8;  // of a space that is nearly measured, most draws are repeats
+  constexpr int kLeast = 64;
+  for (u64 attempt = 0; attempt < kAttempts && !must_stop(); ++attempt) {
+    offer(draws(std::max(kLeast, 2 * round_.count), 1 + attempt));
+    if (pool_size() >= round_.count) break;
+  }
+  std::vector<Candidate> batch = take_pool();
+  batch.resize(std::min<std::size_t>(batch.size(), round_.count));
+  return batch;
+}
+
 std::vector<Candidate> Proposer::draws(int count, u64 label) {
   int sketches = static_cast<int>(round_.space.space.sketches.size());
   return build_new(count, label,

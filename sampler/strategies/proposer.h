@@ -29,6 +29,8 @@ class Proposer {
   bool draw_any(Candidate& candidate, Rng& rng) const;
   // So many of them, in turn of all sketches, built.
   std::vector<Candidate> draws(int count, u64 label);
+  // A batch of draws that are not measured yet, in the order in which they come, scored by nothing.
+  std::vector<Candidate> random_batch();
   // Changes a candidate a little: with this probability it takes another way at a fork and keeps all other decisions,
   // else a mutator changes a decision. `new_sketches`: how many sketches may still be built for that; each takes as
   // long as many replays. False if nothing can change.

@@ -194,6 +194,43 @@ TEST_F(Search, ReplaysMeasurementsInTheSameOrder) {
     EXPECT_EQ(task.failed, 0) << task.name << ": some candidates were not recorded";
 }
 
+// What is known is neither built nor measured, the rest is, and the search takes the same way. With a measurer that
+// knows ratios, all times are on the scale of what is known.
+TEST_F(Search, KnownResultsTakeThePlaceOfMeasurements) {
+  tasks_.pop_back();
+  Database file = database("whole"), part = database("part"), none = database("none");
+  FakeMeasurer measurer, rest;
+  Watcher measured, partly, replayed;
+  TuneOptions options = this->options();
+  options.overlaps = false;
+  std::map<std::string, Record> known;
+  options.known = [](const TuneTask&, const Hash128&) -> const Record* { return nullptr; };
+  run(options, file, &measurer, measured);
+  for (const Record& record : records(file)) known.emplace(record.program, record);
+  ASSERT_EQ(static_cast<i64>(known.size()), kTrials);
+  auto find = [&known](const TuneTask&, const Hash128& program) {
+    auto found = known.find(to_hex(program));
+    return found == known.end() ? nullptr : &found->second;
+  };
+  std::map<std::string, Record> all = known;
+  int left_out = 0;
+  for (auto it = known.begin(); it != known.end();) it = left_out++ % 3 == 0 ? known.erase(it) : std::next(it);
+  options.known = find;
+  TuneResult result = run(options, part, &rest, partly);
+  EXPECT_EQ(result.measured, kTrials);
+  EXPECT_EQ(rest.calls, kTrials - static_cast<i64>(known.size()));
+  EXPECT_EQ(partly.candidates.size(), measured.candidates.size());
+  EXPECT_EQ(trials(part).size(), static_cast<std::size_t>(rest.calls)) << "what is known is stored elsewhere";
+  known = all;
+  options.replay_measurements = true;
+  TuneResult again = run(options, none, nullptr, replayed);
+  EXPECT_EQ(replayed.candidates, measured.candidates);
+  EXPECT_EQ(again.tasks[0].failed, 0);
+  known.erase(replayed.candidates[5].second);
+  TuneResult lacking = run(options, none, nullptr, replayed);
+  EXPECT_GE(lacking.tasks[0].failed, 1) << "a result that is not known counts as failed";
+}
+
 TEST_F(Search, SaysSoIfEveryCandidateFails) {
   Database file = database("crashes");
   FakeMeasurer measurer([](const Kernel&) { return failure(MeasureStatus::Crash, "SIGSEGV at 0x10"); });

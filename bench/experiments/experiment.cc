@@ -1,0 +1,104 @@
+#include "bench/experiments/experiment.h"
+
+#include <filesystem>
+
+#include "costmodel/make_model.h"
+#include "dsl/base/files.h"
+#include "runtime/lists/yaml_decode.h"
+#include "sampler/tasks/list_search.h"
+
+namespace tw::bench {
+namespace {
+
+using yaml::Item;
+using yaml::Key;
+
+void decode_name(const Item& item, std::string& out) {
+  Located<std::string> text;
+  decode_text(item, text);
+  out = text.value;
+}
+
+void decode_names(const Item& item, std::vector<std::string>& out) {
+  if (item.node.kind != YamlKind::List) return item.expected("a list of names");
+  for (const YamlNode& node : item.node.items) decode_name({item.name, node, item.diagnostics}, out.emplace_back());
+}
+
+template <class T>
+void decode_count(const Item& item, T& out) {
+  Located<i64> value;
+  decode_integer<i64>(item, 1, 1000000, value);
+  out = static_cast<T>(value.value);
+}
+
+void decode_model(const Item& item, std::string& out) {
+  decode_name(item, out);
+  std::string names = model_names();
+  if (!out.empty() && (", " + names + ",").find(", " + out + ",") == std::string::npos) item.expected(cat("one of ", names));
+}
+
+void decode_objective(const Item& item, Objective& out) {
+  std::string name;
+  decode_name(item, name);
+  if (std::optional<Objective> found = parse_objective(name)) {
+    out = *found;
+  } else {
+    item.expected(objective_names());
+  }
+}
+
+void decode_choice(const Item& item, SearchChoice& out) {
+  SearchEntry entry;
+  decode_search(item, entry);
+  check_search(entry, "", item.diagnostics);
+  if (!item.diagnostics.has_errors()) out = choice_of(entry);
+}
+
+const std::vector<Key<Arm>>& arm_keys() {
+  static const std::vector<Key<Arm>> keys = {
+      {"name", [](const Item& item, Arm& arm) { decode_name(item, arm.name); }, "what its curve is called"},
+      {"rules", [](const Item& item, Arm& arm) { decode_name(item, arm.rules); }},
+      {"search", [](const Item& item, Arm& arm) { decode_choice(item, arm.search); }},
+      {"model", [](const Item& item, Arm& arm) { decode_model(item, arm.model); }},
+      {"objective", [](const Item& item, Arm& arm) { decode_objective(item, arm.objective); }},
+      {"trials", [](const Item& item, Arm& arm) { decode_count(item, arm.trials); }},
+  };
+  return keys;
+}
+
+void decode_arms(const Item& item, std::vector<Arm>& arms) {
+  if (item.node.kind != YamlKind::List || item.node.items.empty()) return item.expected("a list of at least one arm");
+  for (const YamlNode& node : item.node.items)
+    decode_mapping("an arm", node, arm_keys(), arms.emplace_back(), item.diagnostics);
+}
+
+const std::vector<Key<Experiment>>& experiment_keys() {
+  static const std::vector<Key<Experiment>> keys = {
+      {"title", [](const Item& item, Experiment& out) { decode_name(item, out.title); }, "what is compared"},
+      {"paper", [](const Item& item, Experiment& out) { decode_name(item, out.paper); }},
+      {"list", [](const Item& item, Experiment& out) { decode_name(item, out.list); }, "the path of a task list"},
+      {"tasks", [](const Item& item, Experiment& out) { decode_names(item, out.tasks); }},
+      {"trials", [](const Item& item, Experiment& out) { decode_count(item, out.trials); }, "of an arm, task and seed"},
+      {"seeds", [](const Item& item, Experiment& out) { decode_count(item, out.seeds); }, "how many"},
+      {"arms", [](const Item& item, Experiment& out) { decode_arms(item, out.arms); }, "what is compared"},
+  };
+  return keys;
+}
+
+}  // namespace
+
+std::optional<Experiment> load_experiment(const std::string& path, std::string& messages) {
+  std::optional<std::string> text = read_text_file(path, messages);
+  if (!text) return std::nullopt;
+  Source source{path, *text};
+  Diagnostics diagnostics(source);
+  Experiment experiment;
+  if (std::optional<YamlNode> tree = parse_yaml(diagnostics))
+    decode_mapping("an experiment", *tree, experiment_keys(), experiment, diagnostics);
+  messages += diagnostics.render();
+  if (diagnostics.has_errors()) return std::nullopt;
+  experiment.list = (std::filesystem::path(path).parent_path() / experiment.list).lexically_normal().string();
+  return experiment;
+}
+
+}  // namespace tw::bench

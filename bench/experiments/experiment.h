@@ -1,0 +1,36 @@
+// An experiment: arms of a search that are compared on tasks, each with several seeds. A YAML file describes it; its
+// tasks are those of a task list.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/objective.h"
+#include "sampler/tasks/load_list.h"
+
+namespace tw::bench {
+
+// One way to search: what `tune` would be given.
+struct Arm {
+  std::string name;
+  std::string rules;  // of this arm; "" = those of the list
+  SearchChoice search;
+  std::string model = "auto";
+  Objective objective = Objective::Usual;
+  i64 trials = 0;  // 0 = as many as the experiment says
+};
+
+struct Experiment {
+  std::string title;
+  std::string paper;               // what is repeated: paper and figure
+  std::string list;                // path of the task list, as it can be opened
+  std::vector<std::string> tasks;  // names of the list's tasks; empty = all
+  i64 trials = 0;                  // of each arm, task and seed
+  int seeds = 0;                   // from 0
+  std::vector<Arm> arms;
+};
+
+// nullopt after errors, which are in `messages` with their places. The path of the list is relative to the file.
+std::optional<Experiment> load_experiment(const std::string& path, std::string& messages);
+
+}  // namespace tw::bench

@@ -1,0 +1,229 @@
+// Experiments: searches of several arms and seeds, compared. For each experiment FILE.yaml the folder gets
+//   FILE.curves.csv   a line for each trial: the best so far
+//   FILE.summary.csv  a line for each task and arm: medians over the seeds, and their range
+// and plot.py draws the first. Programs whose results are in FILE.results.csv are not measured again; with
+// --replay-measurements nothing is measured, and what is not there counts as failed.
+//   tracewright-experiments bench/experiments/models.yaml --output out [--trials 64] [--seeds 2] [--tasks c6]
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "bench/experiments/curves.h"
+#include "bench/experiments/run_arm.h"
+#include "bench/list_of.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "runtime/measure/machine_probe.h"
+
+namespace tw::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> files, tasks, arms;
+  std::string output = ".", results;
+  i64 trials = 0;
+  int seeds = 0;
+  bool replay = false;
+};
+
+std::atomic<bool> stop_wanted{false};
+
+// What one arm did on one task, for all seeds.
+struct Cell {
+  const TuneTask* task;
+  const Arm* arm;
+  std::vector<ArmRun> runs;
+};
+
+std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names) {
+  std::vector<const TuneTask*> tasks;
+  for (const TuneTask& task : list.tasks) {
+    if (names.empty() || std::ranges::find(names, task.name) != names.end()) tasks.push_back(&task);
+  }
+  if (!names.empty() && tasks.size() != names.size()) tasks.clear();
+  return tasks;
+}
+
+// The fastest that any run of the task found.
+double fastest(const std::vector<Cell>& cells, const TuneTask& task) {
+  double best = kNever;
+  for (const Cell& cell : cells) {
+    for (const ArmRun& run : cell.runs)
+      if (cell.task == &task) best = std::min(best, best_after(run.seconds, run.seconds.size()));
+  }
+  return best;
+}
+
+double gflops(const TuneTask& task, double seconds) {
+  return std::isfinite(seconds) ? count_flops(task.program.program) / seconds * 1e-9 : 0;
+}
+
+std::string number(double value, int digits = 3) {
+  if (!std::isfinite(value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string curves_csv(const std::vector<Cell>& cells) {
+  std::string out = "task,arm,seed,trial,gflops\n";
+  for (const Cell& cell : cells) {
+    for (std::size_t seed = 0; seed < cell.runs.size(); ++seed) {
+      double best = kNever;
+      for (std::size_t i = 0; i < cell.runs[seed].seconds.size(); ++i) {
+        best = std::min(best, cell.runs[seed].seconds[i]);
+        out += cat(cell.task->name, ",", cell.arm->name, ",", seed, ",", i + 1, ",", number(gflops(*cell.task, best)),
+                   "\n");
+      }
+    }
+  }
+  return out;
+}
+
+// Of one cell, over its seeds.
+struct Summary {
+  Spread best, first, to_95;  // GFLOP/s after all trials and after the first; trials to 95 % of the fastest of the task
+  double of_fastest = 0;      // the median of the best, a part of the fastest of the task
+  double wall = 0, search = 0, training = 0;  // medians, seconds
+  int unknown = 0;
+};
+
+Summary summarize(const Cell& cell, double fastest) {
+  std::vector<double> best, first, to_95, wall, search, training;
+  Summary out;
+  for (const ArmRun& run : cell.runs) {
+    best.push_back(gflops(*cell.task, best_after(run.seconds, run.seconds.size())));
+    first.push_back(gflops(*cell.task, best_after(run.seconds, 1)));
+    to_95.push_back(trials_to(run.seconds, fastest / 0.95));
+    wall.push_back(run.wall_seconds), search.push_back(run.search_seconds), training.push_back(run.training_seconds);
+    out.unknown += run.unknown;
+  }
+  out.best = spread(best), out.first = spread(first), out.to_95 = spread(to_95);
+  out.of_fastest = out.best.median / gflops(*cell.task, fastest);
+  out.wall = median(wall), out.search = median(search), out.training = median(training);
+  return out;
+}
+
+std::string summary_csv(const std::vector<Cell>& cells, const std::vector<Summary>& summaries) {
+  std::string out =
+      "task,arm,seeds,trials,gflops,gflops_least,gflops_most,of_fastest,first_gflops,trials_to_95,trials_to_95_least,"
+      "trials_to_95_most,not_recorded\n";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const Cell& cell = cells[i];
+    const Summary& s = summaries[i];
+    std::size_t trials = 0;
+    for (const ArmRun& run : cell.runs) trials = std::max(trials, run.seconds.size());
+    out += cat(cell.task->name, ",", cell.arm->name, ",", cell.runs.size(), ",", trials, ",", number(s.best.median), ",",
+               number(s.best.least), ",", number(s.best.most), ",", number(s.of_fastest, 4), ",",
+               number(s.first.median), ",", number(s.to_95.median, 0), ",", number(s.to_95.least, 0), ",",
+               number(s.to_95.most, 0), ",", s.unknown, "\n");
+  }
+  return out;
+}
+
+// For each arm the geometric mean over the tasks.
+void print_arms(const std::vector<Cell>& cells, const std::vector<Summary>& summaries, const Experiment& experiment) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Arm& arm : experiment.arms) {
+    double of_fastest = 0, first = 0, wall = 0, search = 0, training = 0;
+    int count = 0, unknown = 0;
+    std::vector<double> to_95;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const Summary& s = summaries[i];
+      if (cells[i].arm != &arm || s.of_fastest == 0) continue;
+      of_fastest += std::log(s.of_fastest), ++count;
+      first += s.first.median > 0 ? std::log(s.first.median / s.best.median) : std::log(1e-3);
+      wall += s.wall, search += s.search, training += s.training, unknown += s.unknown;
+      to_95.push_back(s.to_95.median);
+    }
+    if (count == 0) continue;
+    double middle = median(to_95);
+    rows.push_back({arm.name, std::to_string(count), number(100 * std::exp(of_fastest / count), 1),
+                    number(100 * std::exp(first / count), 1),
+                    std::isfinite(middle) ? number(middle, 0) : "never", number(wall, 1), number(search, 1),
+                    number(training, 1), std::to_string(unknown)});
+  }
+  print_table({"arm", "tasks", "% of fastest", "first trial, % of own best", "trials to 95 %", "seconds", "search",
+               "training", "not recorded"},
+              rows);
+}
+
+bool measure_rates(StoredResults& results) {
+  if (results.has_rates()) return true;
+  std::optional<MachineRates> rates = parse_rates(to_text(rates_of(measure_machine(usable_threads()), usable_threads())));
+  return results.set_rates(rates.value_or(MachineRates()));
+}
+
+bool run_experiment(const std::string& file, const Options& options, Measurer* measurer) {
+  std::string messages;
+  std::optional<Experiment> experiment = load_experiment(file, messages);
+  if (!experiment) return say(messages), false;
+  std::optional<LoadedList> list = list_of(experiment->list);
+  if (!list) return false;
+  std::vector<const TuneTask*> tasks = tasks_of(*list, options.tasks.empty() ? experiment->tasks : options.tasks);
+  if (tasks.empty()) return say(cat(file, ": some of its tasks are not in ", experiment->list)), false;
+  fs::path base = fs::path(options.output) / fs::path(file).stem();
+  std::string stored = options.results.empty() ? base.string() + ".results.csv" : options.results;
+  std::unique_ptr<StoredResults> results = StoredResults::open(stored, messages);
+  if (!results) return say(messages), false;
+  if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), false;
+  int seeds = options.seeds > 0 ? options.seeds : experiment->seeds;
+  std::vector<Cell> cells;
+  for (const TuneTask* task : tasks) {
+    for (const Arm& arm : experiment->arms) {
+      if (!options.arms.empty() && std::ranges::find(options.arms, arm.name) == options.arms.end()) continue;
+      Cell& cell = cells.emplace_back(Cell{task, &arm, {}});
+      i64 trials = options.trials > 0 ? options.trials : arm.trials > 0 ? arm.trials : experiment->trials;
+      for (int seed = 0; seed < seeds && !stop_wanted; ++seed) {
+        ArmRun run = run_arm(*list, *task, arm, trials, static_cast<u64>(seed), *results, measurer,
+                             base.string() + ".scratch.db", stop_wanted);
+        std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task->name.c_str(),
+                     arm.name.c_str(), seed, gflops(*task, best_after(run.seconds, run.seconds.size())),
+                     run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
+        cell.runs.push_back(std::move(run));
+      }
+    }
+  }
+  if (stop_wanted) return say("interrupted; what was measured is kept, and the same command goes on"), false;
+  std::vector<Summary> summaries;
+  for (const Cell& cell : cells) summaries.push_back(summarize(cell, fastest(cells, *cell.task)));
+  std::printf("%s (%zu results in %s)\n", experiment->title.c_str(), results->size(), stored.c_str());
+  print_arms(cells, summaries, *experiment);
+  return write_file(base.string() + ".curves.csv", curves_csv(cells)) &&
+         write_file(base.string() + ".summary.csv", summary_csv(cells, summaries));
+}
+
+void on_interrupt(int) { stop_wanted = true; }
+
+}  // namespace
+}  // namespace tw::bench
+
+int main(int count, char** words) {
+  using namespace tw;
+  bench::Options options;
+  CLI::App app("Searches of several arms and seeds, compared.");
+  app.add_option("FILE", options.files, "experiments, YAML")->required();
+  app.add_option("--output", options.output, "the folder for results, curves and summaries");
+  app.add_option("--results", options.results, "stored results, in place of those in the folder");
+  app.add_option("--tasks", options.tasks, "only these")->delimiter(',');
+  app.add_option("--arms", options.arms, "only these")->delimiter(',');
+  app.add_option("--trials", options.trials, "of each arm, instead of what the experiment says")->check(CLI::PositiveNumber);
+  app.add_option("--seeds", options.seeds, "how many")->check(CLI::PositiveNumber);
+  app.add_flag("--replay-measurements", options.replay, "measure nothing: take all results from those that are stored");
+  CLI11_PARSE(app, count, words);
+  std::error_code ignored;
+  std::filesystem::create_directories(options.output, ignored);
+  signal(SIGINT, bench::on_interrupt);
+  WorkerStart worker;
+  if (!options.replay) worker = start_worker();
+  if (!options.replay && !worker.measurer) return say(worker.error), 1;
+  for (const std::string& file : options.files) {
+    if (!bench::run_experiment(file, options, worker.measurer.get())) return 1;
+  }
+  return 0;
+}

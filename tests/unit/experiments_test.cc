@@ -1,0 +1,128 @@
+// Experiments: their files, stored results, and that a run with stored results repeats what was measured.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "bench/experiments/curves.h"
+#include "bench/experiments/run_arm.h"
+#include "bench/simulated.h"
+#include "support/support.h"
+
+namespace tw::bench {
+namespace {
+
+class Experiments : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) {
+    std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string messages_of(const std::string& text) {
+    std::string messages;
+    EXPECT_FALSE(load_experiment(file("e.yaml", text), messages));
+    return messages;
+  }
+  test::TemporaryDirectory folder_;
+};
+
+constexpr const char* kExperiment =
+    "title: a\nlist: list.yaml\ntrials: 40\nseeds: 2\narms:\n"
+    "  - {name: one, search: {strategy: annealing, steps: 20, random_first: 1}, model: tree, objective: rank}\n"
+    "  - {name: two, rules: reference-cpu, search: {strategy: random}, trials: 24}\n";
+constexpr const char* kList =
+    "version: 1\ntarget: {kind: cpu, cpu: znver3, threads: 1}\ntasks:\n"
+    "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}\n";
+
+TEST_F(Experiments, FilesSayWhatIsWrong) {
+  std::string messages;
+  std::optional<Experiment> good = load_experiment(file("e.yaml", kExperiment), messages);
+  ASSERT_TRUE(good) << messages;
+  EXPECT_EQ(good->list, folder_.path() + "/list.yaml");
+  ASSERT_EQ(good->arms.size(), 2u);
+  EXPECT_EQ(good->arms[0].search.strategy, "annealing");
+  EXPECT_EQ(good->arms[0].search.settings.at("steps"), 20);
+  EXPECT_EQ(good->arms[1].trials, 24);
+  std::string head = "title: a\nlist: l.yaml\ntrials: 4\nseeds: 1\narms:\n";
+  EXPECT_NE(messages_of("title: a\n").find("missing key `list`"), std::string::npos);
+  EXPECT_NE(messages_of(head + "  - {name: a, serch: {}}\n").find("unknown key `serch` in an arm"), std::string::npos);
+  EXPECT_NE(messages_of(head + "  - {name: a, model: xgbost}\n").find("expected `model` to be one of auto, mlp"),
+            std::string::npos);
+  EXPECT_NE(messages_of(head + "  - {name: a, search: {strategy: anealing}}\n").find("did you mean `annealing`?"),
+            std::string::npos);
+  EXPECT_NE(messages_of(head + "  - {name: a, objective: order}\n").find("to be usual, rank, regression"),
+            std::string::npos);
+}
+
+TEST_F(Experiments, StoredResultsAreReadAgain) {
+  std::string error, path = folder_.path() + "/r.csv";
+  Record ok{.workload = "w", .target = "cpu -mattr=+a,+b", .status = "ok", .seconds = 1.25e-3, .program = "p"};
+  Record bad{.workload = "w", .target = "cpu", .status = "wrong result", .program = "q"};
+  {
+    auto results = StoredResults::open(path, error);
+    ASSERT_TRUE(results && results->set_rates({.memory_line = 12, .memory_speed_up = 1.5, .parallel_start = 900}));
+    ASSERT_TRUE(results->add(ok) && results->add(bad));
+  }
+  auto again = StoredResults::open(path, error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->size(), 2u);
+  EXPECT_EQ(again->rates().memory_line, 12);
+  EXPECT_EQ(again->of("w", ok.target).at("p").seconds, ok.seconds);
+  EXPECT_FALSE(again->of("w", "cpu").at("q").ok());
+  EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,p,ok,1e-3\nw,t,p,ok,fast\n"), error), nullptr);
+  EXPECT_NE(error.find("bad.csv: line 2: expected workload,target,program,status,seconds"), std::string::npos) << error;
+}
+
+TEST_F(Experiments, ARunWithStoredResultsIsTheOneThatWasMeasured) {
+  std::string messages, path = folder_.path() + "/r.csv", scratch = folder_.path() + "/scratch.db";
+  file("list.yaml", kList);
+  std::optional<Experiment> experiment = load_experiment(file("e.yaml", kExperiment), messages);
+  ASSERT_TRUE(experiment) << messages;
+  std::optional<LoadedList> list = load_list(experiment->list, messages);
+  ASSERT_TRUE(list) << messages;
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto results = StoredResults::open(path, messages);
+  auto run = [&](const Arm& arm, u64 seed, Measurer* with) {
+    return run_arm(*list, list->tasks[0], arm, arm.trials ? arm.trials : experiment->trials, seed, *results, with,
+                   scratch, stop);
+  };
+  std::vector<ArmRun> measured;
+  for (const Arm& arm : experiment->arms)
+    for (u64 seed : {0, 1}) measured.push_back(run(arm, seed, &measurer));
+  EXPECT_EQ(measured[0].problem, "");
+  EXPECT_EQ(measured[0].seconds.size(), 40u);
+  EXPECT_EQ(measured[2].seconds.size(), 24u);
+  EXPECT_FALSE(std::filesystem::exists(scratch));
+  i64 calls = measurer.measured();
+  run(experiment->arms[0], 0, &measurer);
+  EXPECT_EQ(measurer.measured(), calls) << "what is stored was measured again";
+  results = StoredResults::open(path, messages);
+  ASSERT_TRUE(results) << messages;
+  std::size_t i = 0;
+  for (const Arm& arm : experiment->arms) {
+    for (u64 seed : {0, 1}) {
+      ArmRun replayed = run(arm, seed, nullptr);
+      EXPECT_EQ(replayed.seconds, measured[i++].seconds) << arm.name << seed;
+      EXPECT_EQ(replayed.unknown, 0);
+    }
+  }
+  EXPECT_GT(run(experiment->arms[1], 7, nullptr).unknown, 0) << "another seed was never measured";
+}
+
+TEST(Curves, BestAndTrials) {
+  std::vector<double> seconds = {kNever, 4, 5, 2, 3};
+  EXPECT_EQ(best_after(seconds, 1), kNever);
+  EXPECT_EQ(best_after(seconds, 3), 4);
+  EXPECT_EQ(best_after(seconds, 100), 2);
+  EXPECT_EQ(trials_to(seconds, 4), 2);
+  EXPECT_EQ(trials_to(seconds, 2.5), 4);
+  EXPECT_EQ(trials_to(seconds, 1), kNever);
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({1, kNever, kNever}), kNever);
+  EXPECT_EQ(spread({3, 1, 2}).least, 1);
+}
+
+}  // namespace
+}  // namespace tw::bench
