@@ -34,7 +34,8 @@ void decode_count(const Item& item, T& out) {
 void decode_model(const Item& item, std::string& out) {
   decode_name(item, out);
   std::string names = model_names();
-  if (!out.empty() && (", " + names + ",").find(", " + out + ",") == std::string::npos) item.expected(cat("one of ", names));
+  if (!out.empty() && (", " + names + ",").find(", " + out + ",") == std::string::npos)
+    item.expected(cat("one of ", names));
 }
 
 void decode_objective(const Item& item, Objective& out) {

@@ -1,6 +1,8 @@
 // Experiments: searches of several arms and seeds, compared. For each experiment FILE.yaml the folder gets
 //   FILE.curves.csv   a line for each trial: the best so far
-//   FILE.summary.csv  a line for each task and arm: medians over the seeds, and their range
+//   FILE.summary.csv  a line for each task and arm: medians over the seeds, and their range. Times are those of the
+//   best
+//                     programs of all arms and seeds, measured in turn at the end.
 // and plot.py draws the first. Programs whose results are in FILE.results.csv are not measured again; with
 // --replay-measurements nothing is measured, and what is not there counts as failed.
 //   tracewright-experiments bench/experiments/models.yaml --output out [--trials 64] [--seeds 2] [--tasks c6]
@@ -12,6 +14,7 @@
 #include <filesystem>
 
 #include "bench/experiments/curves.h"
+#include "bench/experiments/in_turn.h"
 #include "bench/experiments/run_arm.h"
 #include "bench/list_of.h"
 #include "dsl/base/text.h"
@@ -33,11 +36,16 @@ struct Options {
 
 std::atomic<bool> stop_wanted{false};
 
+// Of one run, seconds of the first and of the best program.
+struct Found {
+  double first = kNever, best = kNever;
+};
 // What one arm did on one task, for all seeds.
 struct Cell {
   const TuneTask* task;
   const Arm* arm;
   std::vector<ArmRun> runs;
+  std::vector<Found> found;  // of each run
 };
 
 std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names) {
@@ -49,14 +57,46 @@ std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<
   return tasks;
 }
 
-// The fastest that any run of the task found.
-double fastest(const std::vector<Cell>& cells, const TuneTask& task) {
-  double best = kNever;
+// Measures in turn what the runs of a task found. False if the times cannot be stored.
+bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
+  TaskKey key = key_of(task);
+  std::map<std::string, std::string> traces, missing;
   for (const Cell& cell : cells) {
-    for (const ArmRun& run : cell.runs)
-      if (cell.task == &task) best = std::min(best, best_after(run.seconds, run.seconds.size()));
+    for (const ArmRun& run : cell.runs) {
+      for (const FoundProgram& found : {run.first, run.best})
+        if (!found.trace.empty()) traces[found.program] = found.trace;
+    }
   }
-  return best;
+  bool is_known = std::ranges::all_of(
+      traces, [&](const auto& each) { return results.in_turn(key.workload, key.target, each.first).has_value(); });
+  if (measurer && !is_known) {
+    for (const auto& [program, seconds] : times_in_turn(task, traces, 5, *measurer))
+      if (!results.add_in_turn(key.workload, key.target, program, seconds)) return false;
+  }
+  for (Cell& cell : cells) {
+    for (const ArmRun& run : cell.runs) {
+      auto time_of = [&](const FoundProgram& found, std::size_t trials) {
+        return results.in_turn(key.workload, key.target, found.program).value_or(best_after(run.seconds, trials));
+      };
+      cell.found.push_back({time_of(run.first, 1), time_of(run.best, run.seconds.size())});
+    }
+  }
+  return true;
+}
+
+// The fastest that any run of a task found, by the times of the searches and by those that were measured in turn.
+struct Fastest {
+  double searched = kNever, in_turn = kNever;
+};
+Fastest fastest(const std::vector<Cell>& cells, const TuneTask& task) {
+  Fastest out;
+  for (const Cell& cell : cells) {
+    if (cell.task != &task) continue;
+    for (const ArmRun& run : cell.runs)
+      out.searched = std::min(out.searched, best_after(run.seconds, run.seconds.size()));
+    for (const Found& found : cell.found) out.in_turn = std::min(out.in_turn, found.best);
+  }
+  return out;
 }
 
 double gflops(const TuneTask& task, double seconds) {
@@ -93,18 +133,19 @@ struct Summary {
   int unknown = 0;
 };
 
-Summary summarize(const Cell& cell, double fastest) {
+Summary summarize(const Cell& cell, const Fastest& fastest) {
   std::vector<double> best, first, to_95, wall, search, training;
   Summary out;
-  for (const ArmRun& run : cell.runs) {
-    best.push_back(gflops(*cell.task, best_after(run.seconds, run.seconds.size())));
-    first.push_back(gflops(*cell.task, best_after(run.seconds, 1)));
-    to_95.push_back(trials_to(run.seconds, fastest / 0.95));
+  for (std::size_t i = 0; i < cell.runs.size(); ++i) {
+    const ArmRun& run = cell.runs[i];
+    best.push_back(gflops(*cell.task, cell.found[i].best));
+    first.push_back(gflops(*cell.task, cell.found[i].first));
+    to_95.push_back(trials_to(run.seconds, fastest.searched / 0.95));
     wall.push_back(run.wall_seconds), search.push_back(run.search_seconds), training.push_back(run.training_seconds);
     out.unknown += run.unknown;
   }
   out.best = spread(best), out.first = spread(first), out.to_95 = spread(to_95);
-  out.of_fastest = out.best.median / gflops(*cell.task, fastest);
+  out.of_fastest = out.best.median / gflops(*cell.task, fastest.in_turn);
   out.wall = median(wall), out.search = median(search), out.training = median(training);
   return out;
 }
@@ -118,8 +159,8 @@ std::string summary_csv(const std::vector<Cell>& cells, const std::vector<Summar
     const Summary& s = summaries[i];
     std::size_t trials = 0;
     for (const ArmRun& run : cell.runs) trials = std::max(trials, run.seconds.size());
-    out += cat(cell.task->name, ",", cell.arm->name, ",", cell.runs.size(), ",", trials, ",", number(s.best.median), ",",
-               number(s.best.least), ",", number(s.best.most), ",", number(s.of_fastest, 4), ",",
+    out += cat(cell.task->name, ",", cell.arm->name, ",", cell.runs.size(), ",", trials, ",", number(s.best.median),
+               ",", number(s.best.least), ",", number(s.best.most), ",", number(s.of_fastest, 4), ",",
                number(s.first.median), ",", number(s.to_95.median, 0), ",", number(s.to_95.least, 0), ",",
                number(s.to_95.most, 0), ",", s.unknown, "\n");
   }
@@ -144,9 +185,8 @@ void print_arms(const std::vector<Cell>& cells, const std::vector<Summary>& summ
     if (count == 0) continue;
     double middle = median(to_95);
     rows.push_back({arm.name, std::to_string(count), number(100 * std::exp(of_fastest / count), 1),
-                    number(100 * std::exp(first / count), 1),
-                    std::isfinite(middle) ? number(middle, 0) : "never", number(wall, 1), number(search, 1),
-                    number(training, 1), std::to_string(unknown)});
+                    number(100 * std::exp(first / count), 1), std::isfinite(middle) ? number(middle, 0) : "never",
+                    number(wall, 1), number(search, 1), number(training, 1), std::to_string(unknown)});
   }
   print_table({"arm", "tasks", "% of fastest", "first trial, % of own best", "trials to 95 %", "seconds", "search",
                "training", "not recorded"},
@@ -155,7 +195,8 @@ void print_arms(const std::vector<Cell>& cells, const std::vector<Summary>& summ
 
 bool measure_rates(StoredResults& results) {
   if (results.has_rates()) return true;
-  std::optional<MachineRates> rates = parse_rates(to_text(rates_of(measure_machine(usable_threads()), usable_threads())));
+  std::optional<MachineRates> rates =
+      parse_rates(to_text(rates_of(measure_machine(usable_threads()), usable_threads())));
   return results.set_rates(rates.value_or(MachineRates()));
 }
 
@@ -188,6 +229,9 @@ bool run_experiment(const std::string& file, const Options& options, Measurer* m
         cell.runs.push_back(std::move(run));
       }
     }
+    auto own = std::ranges::find(cells, task, &Cell::task);
+    if (!stop_wanted && !compare_found(*task, {own, cells.end()}, *results, measurer))
+      return say(cat("cannot write ", stored)), false;
   }
   if (stop_wanted) return say("interrupted; what was measured is kept, and the same command goes on"), false;
   std::vector<Summary> summaries;
@@ -212,7 +256,8 @@ int main(int count, char** words) {
   app.add_option("--results", options.results, "stored results, in place of those in the folder");
   app.add_option("--tasks", options.tasks, "only these")->delimiter(',');
   app.add_option("--arms", options.arms, "only these")->delimiter(',');
-  app.add_option("--trials", options.trials, "of each arm, instead of what the experiment says")->check(CLI::PositiveNumber);
+  app.add_option("--trials", options.trials, "of each arm, instead of what the experiment says")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seeds", options.seeds, "how many")->check(CLI::PositiveNumber);
   app.add_flag("--replay-measurements", options.replay, "measure nothing: take all results from those that are stored");
   CLI11_PARSE(app, count, words);

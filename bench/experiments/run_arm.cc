@@ -1,7 +1,8 @@
 #include "bench/experiments/run_arm.h"
 
 #include <filesystem>
-#include <limits>
+
+#include "bench/experiments/curves.h"
 
 namespace tw::bench {
 namespace {
@@ -11,7 +12,10 @@ class Collector : public TuneObserver {
   Collector(ArmRun& run, const StoredResults::OfTask& known) : run_(run), known_(known) {}
 
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record& last) override {
-    run_.seconds.push_back(last.ok() ? last.seconds : std::numeric_limits<double>::infinity());
+    double before = best_after(run_.seconds, run_.seconds.size());
+    run_.seconds.push_back(last.ok() ? last.seconds : kNever);
+    if (run_.seconds.back() < before) run_.best = {last.program, last.trace};
+    if (run_.seconds.size() == 1 && last.ok()) run_.first = run_.best;
     if (last.status == Record::not_recorded) {
       ++run_.unknown;
     } else if (!known_.count(last.program)) {

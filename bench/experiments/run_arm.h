@@ -9,7 +9,13 @@
 
 namespace tw::bench {
 
+// A program that a run found, and the trace that makes it; "" for the untuned one.
+struct FoundProgram {
+  std::string program, trace;
+};
+
 struct ArmRun {
+  FoundProgram first, best;     // the first trial, and the fastest; of failed ones nothing
   std::vector<double> seconds;  // of each trial, in order, that of the untuned program included; infinite = failed
   int unknown = 0;              // trials without a stored result, where nothing is measured: they count as failed
   double wall_seconds = 0, search_seconds = 0, training_seconds = 0;

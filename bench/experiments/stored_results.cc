@@ -21,6 +21,12 @@ std::string without_commas(std::string text) {
   return text;
 }
 
+std::string exact(double value) {
+  char text[32];
+  auto [end, problem] = std::to_chars(text, text + sizeof text, value);
+  return {text, end};
+}
+
 }  // namespace
 
 std::unique_ptr<StoredResults> StoredResults::open(const std::string& path, std::string& error) {
@@ -55,6 +61,10 @@ std::string StoredResults::read(const std::string& text) {
       is_good = problem == std::errc() && *end == 0 && seconds >= 0;
     }
     if (!is_good) return cat("line ", number, ": expected workload,target,program,status,seconds");
+    if (cells[3] == kInTurn) {
+      in_turn_[key_of(cells[0], cells[1])][cells[2]] = seconds;
+      continue;
+    }
     Record& record = tasks_[key_of(cells[0], cells[1])][cells[2]];
     record.status = cells[3], record.seconds = seconds;
   }
@@ -69,10 +79,21 @@ bool StoredResults::add(const Record& record) {
   std::string target = without_commas(record.target);
   Record& kept = tasks_[key_of(record.workload, target)][record.program];
   kept.status = record.status, kept.seconds = record.seconds;
-  char seconds[32];
-  auto [end, problem] = std::to_chars(seconds, seconds + sizeof seconds, record.seconds);
-  return append(cat(record.workload, ",", target, ",", record.program, ",", record.status, ",",
-                    std::string_view(seconds, end)));
+  return append(cat(record.workload, ",", target, ",", record.program, ",", record.status, ",", exact(record.seconds)));
+}
+
+std::optional<double> StoredResults::in_turn(const std::string& workload, const std::string& target,
+                                             const std::string& program) {
+  const Times& times = in_turn_[key_of(workload, without_commas(target))];
+  auto found = times.find(program);
+  return found == times.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool StoredResults::add_in_turn(const std::string& workload, const std::string& target, const std::string& program,
+                                double seconds) {
+  std::string kept = without_commas(target);
+  in_turn_[key_of(workload, kept)][program] = seconds;
+  return append(cat(workload, ",", kept, ",", program, ",", kInTurn, ",", exact(seconds)));
 }
 
 bool StoredResults::set_rates(const MachineRates& rates) {

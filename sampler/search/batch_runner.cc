@@ -220,6 +220,7 @@ bool BatchRunner::take_known_result(const TaskState& state, const Batch& batch, 
   trial.record.status = known->status, trial.record.error = known->error, trial.record.seconds = known->seconds;
   trial.stored = true;
   if (known->ok() && !trial.is_baseline && known->seconds < best_so_far(state)) {
+    if (Result<Trace> trace = full_trace(state.space, trial.candidate)) trial.record.trace = trace->print(0);
     best_in_batch_ = known->seconds;
     best_known_ = &trial;
     is_incumbent_old_ = true;
@@ -314,7 +315,6 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   // incumbent's older record.
   bool is_not_faster =
       !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
-  if (options_.known && measured.ratio > 0 && std::isfinite(best)) measured.seconds = measured.ratio * best;
   if (is_not_faster)
     measured.seconds = std::max(measured.seconds, best_so_far(state));
   else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline))

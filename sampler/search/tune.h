@@ -65,9 +65,8 @@ struct TuneOptions {
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =
       false;  // take results from the database instead of measuring; what is not there counts as failed
-  // Results of programs that are known beforehand, null = not known: what is known is not built and not measured. All
-  // times are then on one scale, that of the first program that was measured: what is measured is a ratio to the best
-  // so far. Asked by several threads.
+  // Results of programs that are known beforehand, null = not known: what is known is not built and not measured. Asked
+  // by several threads.
   std::function<const Record*(const TuneTask& task, const Hash128& program)> known;
   TuneLimits limits = {};
   MachineRates rates = {};  // of the machine that measures, for the draft model

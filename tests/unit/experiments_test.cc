@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "bench/experiments/curves.h"
+#include "bench/experiments/in_turn.h"
 #include "bench/experiments/run_arm.h"
 #include "bench/simulated.h"
 #include "support/support.h"
@@ -62,7 +63,7 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
   {
     auto results = StoredResults::open(path, error);
     ASSERT_TRUE(results && results->set_rates({.memory_line = 12, .memory_speed_up = 1.5, .parallel_start = 900}));
-    ASSERT_TRUE(results->add(ok) && results->add(bad));
+    ASSERT_TRUE(results->add(ok) && results->add(bad) && results->add_in_turn("w", ok.target, "p", 1.5e-3));
   }
   auto again = StoredResults::open(path, error);
   ASSERT_TRUE(again) << error;
@@ -70,6 +71,8 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
   EXPECT_EQ(again->rates().memory_line, 12);
   EXPECT_EQ(again->of("w", ok.target).at("p").seconds, ok.seconds);
   EXPECT_FALSE(again->of("w", "cpu").at("q").ok());
+  EXPECT_EQ(again->in_turn("w", ok.target, "p"), 1.5e-3);
+  EXPECT_EQ(again->in_turn("w", "cpu", "p"), std::nullopt);
   EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,p,ok,1e-3\nw,t,p,ok,fast\n"), error), nullptr);
   EXPECT_NE(error.find("bad.csv: line 2: expected workload,target,program,status,seconds"), std::string::npos) << error;
 }
@@ -109,6 +112,79 @@ TEST_F(Experiments, ARunWithStoredResultsIsTheOneThatWasMeasured) {
     }
   }
   EXPECT_GT(run(experiment->arms[1], 7, nullptr).unknown, 0) << "another seed was never measured";
+}
+
+// By a worker, which runs kernels: the simulated one has no ratios.
+TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
+  std::string messages;
+  file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(folder_.path() + "/list.yaml", messages);
+  ASSERT_TRUE(list) << messages;
+  WorkerStart worker = start_worker();
+  ASSERT_TRUE(worker.measurer) << worker.error;
+  auto results = StoredResults::open(folder_.path() + "/r.csv", messages);
+  std::atomic<bool> stop{false};
+  ArmRun run = run_arm(*list, list->tasks[0], {.name = "ours"}, 8, 0, *results, worker.measurer.get(),
+                       folder_.path() + "/scratch.db", stop);
+  ASSERT_EQ(run.problem, "");
+  ASSERT_FALSE(run.first.trace.empty() || run.best.trace.empty());
+  std::map<std::string, double> times = times_in_turn(
+      list->tasks[0], {{run.best.program, run.best.trace}, {run.first.program, run.first.trace}, {"x", "no schedule"}},
+      3, *worker.measurer);
+  EXPECT_EQ(times.size(), run.best.program == run.first.program ? 1u : 2u);
+  double best = best_after(run.seconds, run.seconds.size());
+  EXPECT_GT(times.at(run.best.program), best / 20);
+  EXPECT_LT(times.at(run.best.program), best * 20);
+}
+
+// What is stored says what it said when it was measured: the model finds better programs than search without one. Where
+// a change of the search or of features leads to other programs, they are measured again by
+//   build/release/tracewright-experiments bench/experiments/small.yaml --output OUT
+// and OUT/small.results.csv is compressed to bench/experiments/small.results.csv.gz.
+TEST_F(Experiments, TheSmallOneIsRepeatedWithoutMeasuring) {
+  std::string messages, folder = TW_SOURCE_DIR "/bench/experiments/";
+  std::optional<Experiment> experiment = load_experiment(folder + "small.yaml", messages);
+  ASSERT_TRUE(experiment) << messages;
+  std::optional<LoadedList> list = load_list(experiment->list, messages);
+  ASSERT_TRUE(list) << messages;
+  auto results = StoredResults::open(folder + "small.results.csv.gz", messages);
+  ASSERT_TRUE(results) << messages;
+  std::atomic<bool> stop{false};
+  std::map<std::string, double> best;
+  int unknown = 0;
+  for (const Arm& arm : experiment->arms) {
+    std::vector<double> seconds;
+    for (u64 seed = 0; seed < static_cast<u64>(experiment->seeds); ++seed) {
+      ArmRun run = run_arm(*list, list->tasks[0], arm, experiment->trials, seed, *results, nullptr,
+                           folder_.path() + "/scratch.db", stop);
+      seconds.push_back(best_after(run.seconds, run.seconds.size()));
+      unknown += run.unknown;
+    }
+    best[arm.name] = median(seconds);
+  }
+  EXPECT_EQ(unknown, 0) << "programs without a stored result";
+  EXPECT_LT(best.at("trees"), best.at("random"));
+}
+
+// All experiments can be read, with their lists and rule sets.
+TEST(ExperimentFiles, CanBeRead) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TW_SOURCE_DIR "/bench/experiments")) {
+    std::string text, messages;
+    std::ifstream file(entry.path());
+    std::getline(file, text, '\0');
+    if (entry.path().extension() != ".yaml" || text.find("\narms:") == std::string::npos) continue;
+    ++files;
+    std::optional<Experiment> experiment = load_experiment(entry.path().string(), messages);
+    ASSERT_TRUE(experiment) << messages;
+    std::optional<LoadedList> list = load_list(experiment->list, messages);
+    ASSERT_TRUE(list) << messages;
+    for (const std::string& task : experiment->tasks)
+      EXPECT_TRUE(std::ranges::any_of(list->tasks, [&](const TuneTask& t) { return t.name == task; })) << task;
+    for (const Arm& arm : experiment->arms)
+      EXPECT_TRUE(arm.rules.empty() || list->library.find_set(arm.rules)) << entry.path() << ": " << arm.rules;
+  }
+  EXPECT_GE(files, 6);
 }
 
 TEST(Curves, BestAndTrials) {

@@ -194,8 +194,7 @@ TEST_F(Search, ReplaysMeasurementsInTheSameOrder) {
     EXPECT_EQ(task.failed, 0) << task.name << ": some candidates were not recorded";
 }
 
-// What is known is neither built nor measured, the rest is, and the search takes the same way. With a measurer that
-// knows ratios, all times are on the scale of what is known.
+// What is known is neither built nor measured, the rest is, and the search takes the same way.
 TEST_F(Search, KnownResultsTakeThePlaceOfMeasurements) {
   tasks_.pop_back();
   Database file = database("whole"), part = database("part"), none = database("none");

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Draws the curves of an experiment: for each task the best GFLOP/s after each trial, the median over the seeds and
+their range.
+
+  bench/experiments/plot.py out/models.curves.csv [...]     writes out/models.svg
+
+Needs matplotlib.
+"""
+import collections
+import csv
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "tracewright"  # the same data give the same file
+import matplotlib.pyplot as plt  # noqa: E402
+
+
+def read_curves(path):
+    """{task: {arm: {seed: [best after each trial]}}}, in the order of the file."""
+    curves = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
+    with open(path, newline="") as file:
+        for row in csv.DictReader(file):
+            curves[row["task"]][row["arm"]][row["seed"]].append(float(row["gflops"]))
+    return curves
+
+
+def at_each_trial(seeds):
+    """(least, median, most) over the seeds, as long as the shortest of them."""
+    columns = list(zip(*seeds.values()))
+    ordered = [sorted(column) for column in columns]
+    return [[column[place(len(column))] for column in ordered]
+            for place in (lambda n: 0, lambda n: n // 2, lambda n: n - 1)]
+
+
+def draw(path):
+    curves = read_curves(path)
+    figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 3.6), squeeze=False)
+    for axis, (task, arms) in zip(axes[0], curves.items()):
+        for number, (arm, seeds) in enumerate(arms.items()):
+            least, median, most = at_each_trial(seeds)
+            trials = range(1, len(median) + 1)
+            axis.plot(trials, median, label=arm, color=f"C{number}", linewidth=1.4)
+            axis.fill_between(trials, least, most, color=f"C{number}", alpha=0.12, linewidth=0)
+        axis.set_title(task)
+        axis.set_xlabel("trials")
+        axis.set_ylim(bottom=0)
+    axes[0][0].set_ylabel("GFLOP/s, best so far")
+    axes[0][-1].legend(fontsize=8, loc="lower right")
+    figure.tight_layout()
+    out = pathlib.Path(path.removesuffix(".curves.csv") + ".svg")
+    figure.savefig(out, metadata={"Date": None})
+    print(out)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[1:]:
+        draw(name)
