@@ -78,7 +78,10 @@ Use random_use(Rng& rng, const std::string& op) {
   if (op == "winograd_nchw") {
     rest += cat(", m = ", one_of({2, 4}));
   } else {
-    rest += cat(", K = ", window, ", stride = ", one_of({1, 1, 2, 3}));
+    i64 stride = one_of({1, 1, 2, 3});
+    rest += cat(", K = ", window, ", stride = ", stride);
+    // Strides may leave rows unread. No copy has them, and the interpreter misses them in what is packed beforehand.
+    has_free_layout &= stride == 1;
   }
   if (op == "depthwise_conv2d_nchw")
     return {cat(image, ", C = ", one_of({1, 6, 13, 16, 32}), rest, ")"), has_free_layout};
@@ -163,17 +166,18 @@ TEST(AutotvmTemplates, AWrongDrawIsFound) {
 
 // How many different points the template draws; counting ends at `most`.
 std::size_t points(const CandidateSpace& space, const std::string& name, std::size_t most) {
+  std::vector<int> sketches;
+  for (int i = 0; i < static_cast<int>(space.space.sketches.size()); ++i) {
+    if (space.space.sketches[static_cast<std::size_t>(i)].rules == std::vector<std::string>{name})
+      sketches.push_back(i);
+  }
   std::set<u64> keys;
   CandidateBuilder builder(space);
   Rng rng(1);
-  for (std::size_t n = 0; n < 20 * most && keys.size() < most; ++n) {
-    int sketch = static_cast<int>(n % space.space.sketches.size());
-    const std::vector<std::string>& rules = space.space.sketches[static_cast<std::size_t>(sketch)].rules;
+  for (std::size_t n = 0; !sketches.empty() && n < 20 * most && keys.size() < most; ++n) {
     Candidate candidate;
-    if (rules == std::vector<std::string>{name} && builder.draw(sketch, candidate, rng)) {
-      EXPECT_TRUE(builder.decide(candidate, &rng));
-      keys.insert(decision_key(candidate));
-    }
+    EXPECT_TRUE(builder.draw(sketches[n % sketches.size()], candidate, rng) && builder.decide(candidate, &rng));
+    keys.insert(decision_key(candidate));
   }
   return keys.size();
 }
