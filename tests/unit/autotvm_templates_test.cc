@@ -122,12 +122,15 @@ TEST(AutotvmTemplates, DrawsOnRandomShapesAreRight) {
     const TuneTask& task = list.tasks[0];
     CandidateSpace space = space_of(list, task);
     Judge judge(task.program.program, 1, tolerance_for_small_integers(task.program.program));
-    for (int sketch = 0; sketch < static_cast<int>(space.space.sketches.size()); ++sketch) {
+    const SketchList& sketches = space.space.sketches;
+    for (int sketch = 0; sketch < static_cast<int>(sketches.size()); ++sketch) {
+      if (sketches.size() > 8 && rng.below(3) > 0) continue;  // of many, a third
+      drawn.insert(sketches[static_cast<std::size_t>(sketch)].rules.begin(),
+                   sketches[static_cast<std::size_t>(sketch)].rules.end());
       EXPECT_EQ(wrong_draw(space, sketch, judge, task.target, rng), "")
           << "TW_SEED=" << seed << "  " << use.text << "\n"
-          << space.space.sketches[static_cast<std::size_t>(sketch)].trace.print();
+          << sketches[static_cast<std::size_t>(sketch)].trace.print();
     }
-    drawn.merge(templates_of(space));
   }
   if (is_one_case) return;
   EXPECT_EQ(drawn, (std::set<std::string>{"conv2d_nchwc", "conv2d_nchwc_1x1", "conv2d_spatial_pack", "conv2d_direct",
