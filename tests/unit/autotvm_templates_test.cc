@@ -73,7 +73,7 @@ Use random_use(Rng& rng, const std::string& op) {
   }
   i64 window = op == "winograd_nchw" ? 3 : one_of({1, 3, 3, 5}), padding = rng.below(window / 2 + 2);
   i64 least = std::max<i64>(1, window - 2 * padding);
-  std::string image = cat(op, "(N = ", one_of({1, 2}), ", H = ", least + rng.below(7), ", W = ", least + rng.below(7));
+  std::string image = cat(op, "(N = ", one_of({1, 2}), ", H = ", least + rng.below(5), ", W = ", least + rng.below(5));
   std::string rest = cat(", padding = ", padding);
   if (op == "winograd_nchw") {
     rest += cat(", m = ", one_of({2, 4}));
@@ -124,9 +124,9 @@ TEST(AutotvmTemplates, DrawsOnRandomShapesAreRight) {
     Judge judge(task.program.program, 1, tolerance_for_small_integers(task.program.program));
     const SketchList& sketches = space.space.sketches;
     for (int sketch = 0; sketch < static_cast<int>(sketches.size()); ++sketch) {
-      if (sketches.size() > 8 && rng.below(3) > 0) continue;  // of many, a third
-      drawn.insert(sketches[static_cast<std::size_t>(sketch)].rules.begin(),
-                   sketches[static_cast<std::size_t>(sketch)].rules.end());
+      const std::string& name = sketches[static_cast<std::size_t>(sketch)].rules.at(0);
+      if (name == "conv2d_spatial_pack" && rng.below(4) > 0) continue;  // of 16 sketches some
+      drawn.insert(name);
       EXPECT_EQ(wrong_draw(space, sketch, judge, task.target, rng), "")
           << "TW_SEED=" << seed << "  " << use.text << "\n"
           << sketches[static_cast<std::size_t>(sketch)].trace.print();
