@@ -71,11 +71,26 @@ bool is_copied(const Expr* value) {
   return as<Load>(value) != nullptr;
 }
 
+// What holds elements of inputs with a free layout: these inputs, and what prepack makes of them.
+Buffers holders_of_inputs(const Program& program, const Accesses& accesses, const Stmt* prepack) {
+  Buffers out;
+  for (const Buffer* buffer : accesses.read) {
+    if (has_free_layout(program, buffer)) out.push_back(buffer);
+  }
+  for (std::size_t known = 0; known != out.size();) {
+    known = out.size();
+    for_each<Block>(prepack, [&](const Block* block) {
+      Accesses own = accesses_of(block);
+      if (std::none_of(own.read.begin(), own.read.end(), [&](const Buffer* b) { return contains(out, b); })) return;
+      for (const Buffer* buffer : own.written) add(out, buffer);
+    });
+  }
+  return out;
+}
+
 // What depends on an input with a free layout may be moved before the run, not computed there.
 Status check_copies(const Program& program, const Accesses& accesses, const Stmt* prepack) {
-  bool has_inputs = std::any_of(accesses.read.begin(), accesses.read.end(),
-                                [&](const Buffer* b) { return has_free_layout(program, b); });
-  if (!has_inputs) return ok();
+  Buffers holders = holders_of_inputs(program, accesses, prepack);
   const Block* wrong = nullptr;
   for_each<Block>(prepack, [&](const Block* block) {
     bool computes = false, reads_input = false;
@@ -83,7 +98,7 @@ Status check_copies(const Program& program, const Accesses& accesses, const Stmt
       if (const Store* store = as<Store>(node)) {
         for (const Expr* value : store->values) computes |= !is_copied(value);
       }
-      if (const Load* load = as<Load>(node)) reads_input |= !is_constant_param(program, load->buffer);
+      if (const Load* load = as<Load>(node)) reads_input |= contains(holders, load->buffer);
       return true;
     });
     if (computes && reads_input) wrong = block;
