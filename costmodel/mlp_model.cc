@@ -100,7 +100,8 @@ class MlpModel : public CostModel {
     TrainReport report{.candidates = data.size()};
     if (data.size() < 2) return report;
     const std::vector<float> speed = relative_speed(data.seconds, data.group);
-    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data()};
+    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data(),
+                           data.base.empty() ? nullptr : data.base.data()};
     const tw_mlp_training options = training_for(data.size(), effort);
     tw_mlp_report done{};
     tw_mlp_error error{};
