@@ -166,8 +166,10 @@ class Tuner {
 
   void make_cost_model() {
     MadeModel global = global_model();
+    // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
+    std::string name = global.model && options_.cost_model == "auto" ? "tree" : options_.cost_model;
     MadeModel made =
-        make_model(options_.cost_model, feature_columns(), options_.seed,
+        make_model(name, feature_columns(), options_.seed,
                    {.objective = global.model ? Objective::Rank : options_.objective, .models = search_.models()});
     for (const std::string& note : {made.note, global.note}) {
       if (!note.empty()) observer_.on_message(note);
