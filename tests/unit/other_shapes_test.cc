@@ -98,7 +98,7 @@ TEST_F(OtherShapes, ASecondShapeIsTunedInFewerTrials) {
     Database both = database(cat(transfer, seed));
     FakeMeasurer measurer(by_length);
     Watcher watcher;
-    TuneOptions how = with(transfer, seed, 40);
+    TuneOptions how = with(transfer, seed, 24);
     how.rules = "lengths";
     i64 before = 0;
     for (TuneTask& task : std::array{product(120, 128, 120), product(240, 256, 120)}) {
