@@ -3,12 +3,18 @@
 // were, and what learning and scoring took. What a model can reach with all the time it needs: `tracewright model
 // eval`.
 //   model_bench DATABASE... [--models mlp,tree:rank] [--tasks 12] [--batch 32] [--seeds 3]
+// With --transfer N each task is followed alone, with batches of 8, 16 and 32 as `tune` has them, with and without a
+// global model (transfer_model.h) that was trained on other tasks only: tasks are in N folds, and a global model has
+// learned from the folds that the task is not in. With --unseen-operators folds are of operators: names up to `_`.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
+#include <numeric>
 
 #include "costmodel/evaluation.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "costmodel/transfer_model.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "sampler/tasks/model_data.h"
@@ -38,11 +44,7 @@ std::vector<Batch> batches_of(const ModelData& data, int tasks, int size) {
 }
 
 void add(Dataset& to, const Dataset& from, const Batch& batch) {
-  for (int i : batch) {
-    to.features.add(from.features, i);
-    to.seconds.push_back(from.seconds[i]);
-    to.group.push_back(from.group[i]);
-  }
+  for (int i : batch) to.add(from, i);
 }
 
 struct Mean {
@@ -74,19 +76,127 @@ void follow(CostModel& model, const ModelData& data, const std::vector<Batch>& b
   }
 }
 
+// ---- transfer
+
+constexpr int kBatches = 3;
+constexpr std::size_t batch_sizes[kBatches] = {8, 16, 32};
+
+struct Options {
+  int folds = 0, seeds = 1;
+  bool unseen_operators = false;
+  std::vector<std::string> models;
+};
+
+// The fold of each task.
+std::vector<int> task_folds(const ModelData& data, const Options& options) {
+  std::map<std::string, int> operators;
+  std::vector<int> fold;
+  for (std::size_t task = 0; task < data.tasks.size(); ++task) {
+    std::string name = data.tasks[task].name.substr(0, data.tasks[task].name.find('_'));
+    int number = options.unseen_operators
+                     ? operators.try_emplace(name, static_cast<int>(operators.size())).first->second
+                     : static_cast<int>(task);
+    fold.push_back(number % options.folds);
+  }
+  return fold;
+}
+
+ModelOptions model_options(const std::string& objective) { return {.objective = parse_objective(objective).value()}; }
+
+std::unique_ptr<CostModel> new_model(const std::string& name, u64 seed) {
+  std::vector<std::string> parts = split(name + ":usual", ':');
+  MadeModel made = make_model(parts[0], feature_columns(), seed, model_options(parts[1]));
+  TW_CHECK(made.model, "a model that cannot run here");
+  return std::move(made.model);
+}
+
+// Means over tasks of what each batch was scored by. A model that has learned nothing gives way to the draft model, as
+// in `tune`.
+struct Followed {
+  double top1[kBatches] = {}, pairwise[kBatches] = {};
+  int tasks[kBatches] = {};
+};
+
+void follow_task(CostModel* model, bool is_ready, bool learns, const ModelData& data, int task, Followed& sum) {
+  std::vector<Batch> batches(kBatches);
+  for (int i = 0, batch = 0; i < data.data.size() && batch < kBatches; ++i) {
+    if (data.data.group[i] != task) continue;
+    batches[batch].push_back(i);
+    batch += batches[batch].size() == batch_sizes[batch];
+  }
+  Dataset learned;
+  learned.features.columns = feature_columns();
+  for (int b = 0; b < kBatches; ++b) {
+    Dataset next;
+    next.features.columns = feature_columns();
+    add(next, data.data, batches[b]);
+    std::vector<float> scores;
+    if (model && is_ready)
+      scores = model->predict(next.features);
+    else
+      for (int i : batches[b]) scores.push_back(data.draft[i]);
+    Accuracy found = accuracy(scores, next.seconds, next.group);
+    if (found.groups > 0) sum.top1[b] += found.top1, sum.pairwise[b] += found.pairwise, ++sum.tasks[b];
+    add(learned, data.data, batches[b]);
+    // As in tune(): a first batch alone is too little to learn from.
+    if (!model || !learns || learned.size() < 16) continue;
+    model->update(learned, Effort::Round);
+    is_ready = true;
+  }
+}
+
+void print(const std::string& name, const Followed& sum) {
+  std::printf("%-26s", name.c_str());
+  for (int b = 0; b < kBatches; ++b)
+    std::printf("  batch %d: top-1 %.3f pairs %.3f", b + 1, sum.top1[b] / std::max(1, sum.tasks[b]),
+                sum.pairwise[b] / std::max(1, sum.tasks[b]));
+  std::printf("\n");
+}
+
+void compare_transfer(const ModelData& data, const Options& options) {
+  std::vector<int> fold = task_folds(data, options);
+  std::map<std::string, Followed> found;
+  for (int f = 0; f < options.folds; ++f) {
+    Dataset others = part_of(data.data, [&](int i) { return fold[data.data.group[i]] != f; });
+    for (int seed = 0; seed < options.seeds; ++seed) {
+      u64 number = static_cast<u64>(seed);
+      std::unique_ptr<CostModel> trained = new_model("mlp", number);
+      trained->update(others, Effort::Full);
+      std::string bytes = trained->save();
+      for (int task = 0; task < static_cast<int>(fold.size()); ++task) {
+        if (fold[task] != f) continue;
+        follow_task(nullptr, false, false, data, task, found["draft"]);
+        follow_task(trained.get(), true, false, data, task, found["global"]);
+        MadeModel adjusted = open_model(bytes, feature_columns());
+        follow_task(adjusted.model.get(), true, true, data, task, found["global, adjusted"]);
+        for (const std::string& name : options.models) {
+          std::unique_ptr<CostModel> scratch = new_model(name, number);
+          follow_task(scratch.get(), false, true, data, task, found[name]);
+          TransferModel both(open_model(bytes, feature_columns()).model, new_model(name, number));
+          follow_task(&both, true, true, data, task, found["global + " + name]);
+        }
+      }
+    }
+  }
+  for (const auto& [name, sum] : found) print(name, sum);
+}
+
 }  // namespace
 }  // namespace tw::bench
 
 int main(int count, char** words) {
   using namespace tw;
   std::vector<std::string> paths, models = {"mlp", "tree"};
-  int tasks = 12, batch = 32, seeds = 3;
+  int tasks = 12, batch = 32, seeds = 3, transfer = 0;
+  bool unseen_operators = false;
   CLI::App app("Cost models as a search uses them.");
   app.add_option("DATABASE", paths, "with records")->required();
   app.add_option("--models", models, "to compare: NAME or NAME:OBJECTIVE")->delimiter(',');
   app.add_option("--tasks", tasks, "of the databases, every n-th");
   app.add_option("--batch", batch, "candidates scored, and then learned, at once");
   app.add_option("--seeds", seeds, "of every model");
+  app.add_option("--transfer", transfer, "follow tasks alone, with and without a global model; folds of tasks");
+  app.add_flag("--unseen-operators", unseen_operators, "--transfer: the global model has seen no task of the operator");
   CLI11_PARSE(app, count, words);
   ModelData data;
   for (const std::string& path : paths) {
@@ -94,6 +204,7 @@ int main(int count, char** words) {
     if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
     if (auto added = add_model_data(data, *database); !added) return std::puts(added.error().c_str()), 1;
   }
+  if (transfer > 1) return bench::compare_transfer(data, {transfer, seeds, unseen_operators, models}), 0;
   std::vector<bench::Batch> batches = bench::batches_of(data, tasks, batch);
   std::printf("%zu batches\n", batches.size());
   for (const std::string& name : models) {

@@ -110,7 +110,8 @@ int measure_data(const Options& options) {
                                       "--database", options.output,
                                       "--strategy", strategy,
                                       "--trials",   std::to_string(programs),
-                                      "--min-gain", "0"};
+                                      "--min-gain", "0",
+                                      "--transfer", "none"};
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
     int code = run_tune(static_cast<int>(pointers.size()), pointers.data());

@@ -32,7 +32,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, strategy, model = "auto", objective = "usual", model_file, output;
+  std::string file, database, rules, strategy, model = "auto", objective = "usual", model_file, transfer, output;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -293,7 +293,7 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
            Usage;
   }
   if (tuning.search != completed({})) {
-    say("--compile-only has a search of its own: leave `search` and --strategy away");
+    say("--compile-only has a search of its own: leave `search`, --strategy and --transfer away");
     return Usage;
   }
   catch_interrupts();
@@ -314,6 +314,39 @@ bool have_device(const Target& target) {
         "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found "
         "elsewhere";
   return say(problem), false;
+}
+
+// What --transfer says takes the place of what the list says. False after a message.
+bool choose_transfer(SearchChoice& choice, const std::string& said) {
+  choice.transfer = said;
+  std::vector<ChoiceError> errors = errors_of(choice);
+  if (!errors.empty()) say(cat("--transfer: ", errors[0].text));
+  return errors.empty();
+}
+
+// The bytes of the global model of a run; "" = it has none, nullopt after a message. Without a word of the user's the
+// shipped one is taken where it fits: for processors, with the network, which is to learn the order.
+std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_said, const Target& target) {
+  const std::string& transfer = tuning.search.transfer;
+  bool is_shipped = transfer == kShippedModel;
+  if (transfer.empty() || transfer == kNoTransfer) return "";
+  auto refuse = [&](const std::string& why) -> std::optional<std::string> {
+    if (!is_said) return "";
+    return say(cat("--transfer ", transfer, ": ", why)), std::nullopt;
+  };
+  if (tuning.keep_model)
+    return refuse("the cost model begins with --model-file, and not with another one; leave one of them away");
+  if (tuning.cost_model == "random") return refuse("the cost model `random` learns nothing");
+  if (tuning.objective == Objective::Regression)
+    return refuse("a global model has learned the order, and --objective is regression");
+  if (is_shipped && is_device(target)) return refuse("the model that comes with tracewright is for processors");
+  MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, feature_columns(), 0);
+  if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
+  std::string error;
+  std::optional<std::string> bytes = read_global_model(transfer, error);
+  if (!bytes && is_said) return refuse(error);
+  if (!bytes) say(cat(error, "; the search goes on without it"));
+  return bytes.value_or("");
 }
 
 bool check_objective(const std::string& name) {
@@ -349,6 +382,8 @@ int tune_list(const Options& options) {
   std::optional<std::string> model = read_model_file(options.model_file, options.model, plan_of(tuning.search).models);
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
+  bool is_transfer_said = !options.transfer.empty() || given.search.transfer.given;
+  if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
@@ -358,6 +393,9 @@ int tune_list(const Options& options) {
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
   if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
+  std::optional<std::string> global = global_model_of(tuning, is_transfer_said, list->tasks[0].target);
+  if (!global) return Usage;
+  tuning.global_model = std::move(*global);
   return run_search(*list, tuning, path, options);
 }
 
@@ -394,6 +432,9 @@ int run_tune(int count, char** words) {
                      "candidates, or their speed"));
   app.add_option("--model-file", options.model_file,
                  "the cost model begins with what an earlier run wrote there, and is written there at the end");
+  app.add_option("--transfer", options.transfer,
+                 "what other tasks have taught, instead of the list's `search`: `none`; `shipped`, the cost model that "
+                 "comes with tracewright and kernels of other shapes; or a file of `model train` in its place");
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_option("--strategy", options.strategy,
                  "how candidates are proposed, instead of the list's `search`: " + strategy_names());

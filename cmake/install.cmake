@@ -22,8 +22,9 @@ install(FILES ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc DESTINATION ${CMAKE_IN
 # The rules that are built in, to read and to copy; the command has them as text of its own.
 install(DIRECTORY rules DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright FILES_MATCHING PATTERN "*.tw" PATTERN "lang" EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright)
-# What `model eval` learns from where no database is named. In the build folder it is found as it is when installed.
-install(FILES costmodel/data/cpu_records.jsonl.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright)
+# What `model eval` learns from where no database is named, and what `tune` begins with. In the build folder they are
+# found as they are when installed.
+install(FILES costmodel/data/cpu_records.jsonl.gz costmodel/data/cpu_model.bin DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share)
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/costmodel/data ${CMAKE_BINARY_DIR}/share/tracewright COPY_ON_ERROR SYMBOLIC)
 install(EXPORT TracewrightTargets NAMESPACE Tracewright:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Tracewright)

@@ -19,6 +19,13 @@ void FeatureBatch::add(const FeatureBatch& other, int index) {
   add({other.row(begin), other.row(end)});
 }
 
+void Dataset::add(const Dataset& other, int index) {
+  features.add(other.features, index);
+  seconds.push_back(other.seconds[index]);
+  group.push_back(other.group[index]);
+  if (!other.base.empty()) base.push_back(other.base[index]);
+}
+
 std::vector<Prediction> CostModel::predict_with_deviation(const FeatureBatch& batch) const {
   std::vector<Prediction> out;
   for (float score : predict(batch)) out.push_back({score, 0});

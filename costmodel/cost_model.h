@@ -36,8 +36,13 @@ struct Dataset {
   FeatureBatch features;
   std::vector<double> seconds;  // per candidate, > 0; infinity = failed
   std::vector<i32> group;       // per candidate: its task; only within one group they are compared
+  // Per candidate: the score to which what is learned is added (a base margin); empty = zeros. So a model learns what
+  // its base does not know. predict() gives what was learned alone, without a base.
+  std::vector<float> base;
 
   int size() const { return features.size(); }
+  // Appends candidate `index` of another dataset with the same columns. Either both have bases, or neither has.
+  void add(const Dataset& other, int index);
 };
 
 // What a model learns: seconds of the fastest of the group / seconds, in [0, 1]; 0 = failed.

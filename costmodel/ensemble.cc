@@ -31,11 +31,7 @@ Dataset resampled(const Dataset& data, u64 seed) {
   for (int i = 0; i < data.size(); ++i) {
     i32 group = data.group[i];
     int times = times_drawn(Rng(seed, static_cast<u64>(group), places[group]++));
-    for (int copy = 0; copy < times; ++copy) {
-      out.features.add(data.features, i);
-      out.seconds.push_back(data.seconds[i]);
-      out.group.push_back(group);
-    }
+    for (int copy = 0; copy < times; ++copy) out.add(data, i);
   }
   return out.size() > 0 ? out : data;
 }

@@ -56,10 +56,7 @@ Dataset part_of(const Dataset& data, const std::function<bool(int)>& keep) {
   Dataset out;
   out.features.columns = data.features.columns;
   for (int i = 0; i < data.size(); ++i) {
-    if (!keep(i)) continue;
-    out.features.add(data.features, i);
-    out.seconds.push_back(data.seconds[i]);
-    out.group.push_back(data.group[i]);
+    if (keep(i)) out.add(data, i);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include "costmodel/ensemble.h"
 #include "costmodel/mlp_model.h"
+#include "costmodel/model_bytes.h"
 #include "costmodel/random_model.h"
 #include "costmodel/tree_model.h"
 #include "costmodel/xgboost_model.h"
@@ -76,6 +77,15 @@ MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOp
   for (int i = 1; i < options.models; ++i)
     all.push_back(make_one(all[0]->name(), columns, mix64(seed + static_cast<u64>(i)), options).model);
   made.model = std::make_unique<Ensemble>(std::move(all), seed);
+  return made;
+}
+
+MadeModel open_model(std::string_view bytes, int columns) {
+  const std::optional<ModelHeader> header = model_header(bytes);
+  if (!header) return {nullptr, "it is no saved cost model"};
+  MadeModel made = make_model(header->kind, columns, 0);
+  if (!made.model) return made;
+  if (Status loaded = made.model->load(bytes); !loaded) return {nullptr, to_string(loaded.rejected())};
   return made;
 }
 

@@ -23,6 +23,10 @@ struct MadeModel {
 // is the number of features per row.
 MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
+// The model whose saved bytes these are (CostModel::save), as it was; its kind is in the bytes. Null with a note where
+// it cannot run here, or the bytes are none of this version.
+MadeModel open_model(std::string_view bytes, int columns);
+
 // "auto, mlp, xgboost, xgboost-reference, tree, random"
 std::string model_names();
 

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define TW_MLP_ABI_VERSION 2
+#define TW_MLP_ABI_VERSION 3
 
 typedef struct tw_mlp tw_mlp;
 
@@ -37,6 +37,8 @@ typedef struct {
   tw_mlp_batch batch;
   const float* speed;   /* per candidate: relative speed in [0, 1], to be ranked high; 0 = failed */
   const int32_t* group; /* per candidate; only within one group they are ranked */
+  const float* base;    /* per candidate: the score to which the network's is added; NULL: zeros. A network that was
+                           not trained yet begins with scores of 0 then. */
 } tw_mlp_data;
 
 /* What is learned of the relative speed: the order within a group, or the speed itself. */

@@ -77,6 +77,8 @@ constexpr int round_visits = 1500;
 constexpr int first_visits = 6000;   // in the first round, when nothing has been learned yet
 constexpr int least_held_out = 640;  // candidates; of fewer, a tenth would be too few to say when to stop
 
+constexpr float full_step_candidates = 64;  // with a base; of fewer, steps are smaller
+
 class MlpModel : public CostModel {
  public:
   MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed, Objective objective)
@@ -100,8 +102,11 @@ class MlpModel : public CostModel {
     TrainReport report{.candidates = data.size()};
     if (data.size() < 2) return report;
     const std::vector<float> speed = relative_speed(data.seconds, data.group);
-    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data()};
-    const tw_mlp_training options = training_for(data.size(), effort);
+    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data(),
+                           data.base.empty() ? nullptr : data.base.data()};
+    tw_mlp_training options = training_for(data.size(), effort);
+    // What few candidates say beyond the base is little: steps in proportion do not spoil its order.
+    if (view.base) options.learning_rate *= std::min(1.0f, static_cast<float>(data.size()) / full_step_candidates);
     tw_mlp_report done{};
     tw_mlp_error error{};
     if (api_->train(network_, &view, &options, &done, &error) != 0) {

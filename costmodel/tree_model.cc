@@ -47,9 +47,11 @@ std::vector<float> TreeModel::predict(const FeatureBatch& batch) const {
   return evaluate_trees(trees_, {x.data(), batch.size(), summary_columns(columns_)});
 }
 
-float TreeModel::fit_speed(MatrixView x, std::span<const float> speed, const TreeOptions& options) {
+float TreeModel::fit_speed(MatrixView x, std::span<const float> speed, std::span<const float> base,
+                           const TreeOptions& options) {
   std::vector<float> target(speed.size()), weight(speed.size());
-  std::transform(speed.begin(), speed.end(), target.begin(), target_of);
+  std::transform(speed.begin(), speed.end(), base.begin(), target.begin(),
+                 [](float own, float known) { return target_of(own) - known; });
   std::transform(speed.begin(), speed.end(), weight.begin(), weight_of);
   trees_ = fit_trees(x, target, weight, options, seed_);
   const std::vector<float> fitted = evaluate_trees(trees_, x);
@@ -61,7 +63,7 @@ float TreeModel::fit_speed(MatrixView x, std::span<const float> speed, const Tre
   return mass > 0 ? static_cast<float>(loss / mass) : 0.0f;
 }
 
-float TreeModel::fit_order(MatrixView x, const Learned& data, const TreeOptions& options) {
+float TreeModel::fit_order(MatrixView x, const Learned& data, std::span<const float> base, const TreeOptions& options) {
   Slopes pairs;
   const auto slopes = [&](int tree, std::span<const float> scores, std::span<float> descent,
                           std::span<float> curvature) {
@@ -69,13 +71,14 @@ float TreeModel::fit_order(MatrixView x, const Learned& data, const TreeOptions&
     std::transform(pairs.gradient.begin(), pairs.gradient.end(), descent.begin(), std::negate<>());
     std::copy(pairs.curvature.begin(), pairs.curvature.end(), curvature.begin());
   };
-  trees_ = boost_trees(x, std::vector<float>(x.rows, 0.0f), slopes, options, seed_);
+  trees_ = boost_trees(x, {base.begin(), base.end()}, slopes, options, seed_);
   return static_cast<float>(pairs.loss);
 }
 
 TrainReport TreeModel::update(const Dataset& data, Effort effort) {
   TW_CHECK(data.features.columns == columns_);
   const std::vector<float> speed = relative_speed(data.seconds, data.group);
+  const std::vector<float> base = data.base.empty() ? std::vector<float>(data.size(), 0.0f) : data.base;
   const std::vector<float> x = summarise(data.features);
   const MatrixView view{x.data(), data.size(), summary_columns(columns_)};
   TreeOptions options;
@@ -84,9 +87,9 @@ TrainReport TreeModel::update(const Dataset& data, Effort effort) {
   if (objective_ == Objective::Rank) {
     std::vector<int> places(data.size());
     std::iota(places.begin(), places.end(), 0);
-    report.loss = fit_order(view, {speed, data.group, places}, options);
+    report.loss = fit_order(view, {speed, data.group, places}, base, options);
   } else {
-    report.loss = fit_speed(view, speed, options);
+    report.loss = fit_speed(view, speed, base, options);
   }
   report.passes = static_cast<int>(trees_.size());
   return report;

@@ -80,11 +80,12 @@ struct Chosen {
   FeatureBatch features;
   std::vector<float> speed;
   std::vector<i32> group;
+  std::vector<float> base;  // empty = zeros
 };
 
 Chosen choose(const Dataset& data, int limit, u64 seed) {
   const std::vector<float> speed = relative_speed(data.seconds, data.group);
-  if (limit == 0 || data.size() <= limit) return {data.features, speed, data.group};
+  if (limit == 0 || data.size() <= limit) return {data.features, speed, data.group, data.base};
   std::vector<int> places(data.size());
   std::iota(places.begin(), places.end(), 0);
   Rng rng(seed, static_cast<u64>(data.size()));
@@ -96,6 +97,7 @@ Chosen choose(const Dataset& data, int limit, u64 seed) {
     out.features.add(data.features, place);
     out.speed.push_back(speed[place]);
     out.group.push_back(data.group[place]);
+    if (!data.base.empty()) out.base.push_back(data.base[place]);
   }
   return out;
 }
@@ -146,7 +148,7 @@ class Fit {
   double loss = 0;
 
  private:
-  // The scores of all candidates.
+  // The scores of all candidates, with their bases.
   bool score(Handle booster, Handle matrix) {
     static constexpr const char* config =
         R"({"type": 1, "training": true, "iteration_begin": 0, "iteration_end": 0, "strict_shape": false})";
@@ -155,6 +157,7 @@ class Fit {
     const float* values = nullptr;
     if (failed(api_, api_.predict(booster, matrix, config, &shape, &dimensions, &values), problem)) return false;
     scores_ = sum_rows(chosen_.features, values);
+    for (std::size_t c = 0; c < chosen_.base.size(); ++c) scores_[c] += chosen_.base[c];
     return true;
   }
 

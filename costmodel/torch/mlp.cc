@@ -106,6 +106,7 @@ struct Batch {
   Rows rows;
   Tensor speed;
   Tensor weights;  // pair_weights
+  Tensor base;     // scores to which those of the network are added
 };
 
 // Every pair costs log(1 + e^(score of the slower - score of the faster)). Mean over the
@@ -140,7 +141,9 @@ class TrainingSet {
       : first_row_(data.batch.first_row, data.batch.first_row + data.batch.candidates + 1),
         x_(scaled(model, raw_rows(data.batch.values, first_row_.back(), model.columns))),
         speed_(at::from_blob(const_cast<float*>(data.speed), {data.batch.candidates}, at::kFloat)),
-        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)) {}
+        group_(at::from_blob(const_cast<int32_t*>(data.group), {data.batch.candidates}, at::kInt)),
+        base_(data.base ? at::from_blob(const_cast<float*>(data.base), {data.batch.candidates}, at::kFloat)
+                        : at::zeros({data.batch.candidates})) {}
 
   Batch batch(std::span<const int64_t> chosen) const {
     std::vector<int64_t> places, owner;
@@ -154,12 +157,13 @@ class TrainingSet {
     const Tensor speed = speed_.index_select(0, which);
     return {{x_.index_select(0, at::tensor(places)), at::tensor(owner), static_cast<int64_t>(chosen.size())},
             speed,
-            pair_weights(speed, group_.index_select(0, which))};
+            pair_weights(speed, group_.index_select(0, which)),
+            base_.index_select(0, which)};
   }
 
  private:
   std::vector<int32_t> first_row_;
-  Tensor x_, speed_, group_;
+  Tensor x_, speed_, group_, base_;
 };
 
 template <class T>
@@ -211,7 +215,7 @@ float run_epoch(const TrainingSet& set, Weights& weights, torch::optim::Adam& op
   for (const std::vector<int64_t>& chosen : order) {
     const Batch batch = set.batch(chosen);
     optimizer.zero_grad();
-    const Tensor loss = loss_of(options.objective, forward(weights, batch.rows), batch);
+    const Tensor loss = loss_of(options.objective, forward(weights, batch.rows) + batch.base, batch);
     loss.backward();
     torch::nn::utils::clip_grad_norm_(weights, options.clip_norm);
     optimizer.step();
@@ -226,7 +230,7 @@ float held_out_error(const TrainingSet& set, const Weights& weights, const Order
   double part = 0, all = 0;
   for (const std::vector<int64_t>& chosen : order) {
     const Batch batch = set.batch(chosen);
-    const Share share = error_share(objective, forward(weights, batch.rows), batch);
+    const Share share = error_share(objective, forward(weights, batch.rows) + batch.base, batch);
     part += share.part;
     all += share.all;
   }
@@ -335,6 +339,9 @@ int32_t api_train(tw_mlp* model, const tw_mlp_data* data, const tw_mlp_training*
     if (options->from_scratch) {
       next.weights = random_weights(model->columns, options->seed);
       next.trained = false;
+    }
+    if (data->base && !next.trained) {
+      for (std::size_t last : {8, 9}) next.weights[last] = at::zeros_like(next.weights[last]);
     }
     fit_scaling(next, data->batch);
     *report = {};

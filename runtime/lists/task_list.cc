@@ -229,7 +229,6 @@ void decode_modules(const Item& item, std::vector<ModuleEntry>& out) {
   }
 }
 
-// Three names; any other key is a number.
 void decode_tasks(const Item& item, TaskList& list) {
   if (item.node.kind != YamlKind::List || item.node.items.empty()) {
     return item.expected("a list of at least one task", "`- {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}`");
@@ -322,6 +321,7 @@ void check_epilogue(const TaskEntry& task, const OperatorSignature& signature, D
 
 }  // namespace
 
+// Four names; any other key is a number.
 void decode_search(const Item& item, SearchEntry& out) {
   if (item.node.kind != YamlKind::Mapping) {
     bool is_word = item.node.kind == YamlKind::Word;
@@ -332,6 +332,7 @@ void decode_search(const Item& item, SearchEntry& out) {
     if (key.text == "strategy") return decode_text(named, out.strategy);
     if (key.text == "select") return decode_text(named, out.select);
     if (key.text == "acquisition") return decode_text(named, out.acquisition);
+    if (key.text == "transfer") return decode_text(named, out.transfer);
     out.settings.push_back({key.text, number<double>(value), describe(value), key.span, value.span});
   });
 }
@@ -381,6 +382,7 @@ boost::json::object to_json(const SearchEntry& search) {
   if (!search.strategy.value.empty()) object["strategy"] = search.strategy.value;
   if (!search.select.value.empty()) object["select"] = search.select.value;
   if (!search.acquisition.value.empty()) object["acquisition"] = search.acquisition.value;
+  if (!search.transfer.value.empty()) object["transfer"] = search.transfer.value;
   for (const SearchEntry::Setting& setting : search.settings) {
     if (!setting.value) continue;
     double value = *setting.value;

@@ -59,7 +59,7 @@ struct SearchEntry {
     std::string text;             // as a message names it
     Span name_span, span;
   };
-  Located<std::string> strategy, select, acquisition;
+  Located<std::string> strategy, select, acquisition, transfer;
   std::vector<Setting> settings;
 };
 namespace yaml {

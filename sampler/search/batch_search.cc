@@ -4,6 +4,7 @@
 
 #include "dsl/analysis/points.h"
 #include "sampler/strategies/evolutionary.h"
+#include "sampler/strategies/proposer.h"
 
 namespace tw {
 namespace {
@@ -21,7 +22,7 @@ std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t
   if (!state.strategy) state.strategy = plan_.new_strategy();
   if (state.rounds == 0 && state.progress.trials == 0) {
     add_first_trials(state, rng, left, batch);
-    add_seeds(state, left, batch);
+    add_seeds(state, left, model, rng, batch);
   }
   int count =
       static_cast<int>(std::min<i64>(batch_size(state, known, tasks), left) - static_cast<i64>(batch.trials.size()));
@@ -32,19 +33,24 @@ std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t
   return state.strategy->problem();
 }
 
+Round BatchSearch::round_of(TaskState& state, std::span<const Candidate> parents, int count, const CostModel* model,
+                            const Rng& rng) {
+  return {.space = state.space,
+          .elites = parents,
+          .measured = state.measured,
+          .times = state.times,
+          .model = model,
+          .acquisition = plan_.acquisition,
+          .count = count,
+          .rng = rng,
+          .known = state.known,
+          .stats = stats_,
+          .options = round_};
+}
+
 std::vector<Candidate> BatchSearch::propose(TaskState& state, int count, const CostModel* model, const Rng& rng) {
   std::vector<Candidate> parents = state.parents(population_for(count, EvolutionOptions().population));
-  Round round{.space = state.space,
-              .elites = parents,
-              .measured = state.measured,
-              .times = state.times,
-              .model = model,
-              .acquisition = plan_.acquisition,
-              .count = count,
-              .rng = rng,
-              .known = state.known,
-              .stats = stats_,
-              .options = round_};
+  Round round = round_of(state, parents, count, model, rng);
   std::vector<Candidate> proposed = state.strategy->propose(round);
   return plan_.kind->has_scores ? select_batch(std::move(proposed), round, plan_.selection) : proposed;
 }
@@ -92,14 +98,32 @@ std::optional<Candidate> BatchSearch::construct_first(TaskState& state, const Rn
   return construct(round, {});
 }
 
-// The best of other machines, which may be the best here.
-void BatchSearch::add_seeds(TaskState& state, i64 left, Batch& batch) {
+// The best of other machines, which may be the best here, and of other shapes.
+void BatchSearch::add_seeds(TaskState& state, i64 left, const CostModel* model, const Rng& rng, Batch& batch) {
   std::size_t most =
       static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
-  for (const Candidate& seed : state.seeds) {
-    if (batch.trials.size() < most && state.measured.insert(seed.program).second)
-      batch.trials.push_back({.candidate = seed});
+  auto add = [&](const std::vector<Candidate>& seeds) {
+    for (const Candidate& seed : seeds) {
+      if (batch.trials.size() < most && state.measured.insert(seed.program).second)
+        batch.trials.push_back({.candidate = seed});
+    }
+  };
+  add(state.seeds);
+  add(carried(state, model, rng));
+}
+
+// In turn by what they were worth in their own shape and by their scores in this one.
+std::vector<Candidate> BatchSearch::carried(TaskState& state, const CostModel* model, const Rng& rng) {
+  std::vector<Candidate> by_score = state.carried, out;
+  if (by_score.empty()) return out;
+  Round round = round_of(state, {}, 0, model, rng);
+  Proposer(round).score(by_score);
+  std::stable_sort(by_score.begin(), by_score.end(), has_higher_score);
+  for (std::size_t i = 0; i < by_score.size(); ++i) {
+    out.push_back(state.carried[i]);
+    out.push_back(by_score[i]);
   }
+  return out;
 }
 
 }  // namespace tw

@@ -22,13 +22,17 @@ class BatchSearch {
 
   int models() const { return plan_.models; }  // that predict together
   RoundOptions& round_options() { return round_; }
+  bool has_transfer() const { return plan_.has_transfer; }  // seeds from other shapes are wanted
   const SearchStats& stats() const { return stats_; }
 
  private:
+  Round round_of(TaskState& state, std::span<const Candidate> parents, int count, const CostModel* model,
+                 const Rng& rng);
   i64 batch_size(const TaskState& state, i64 trials, std::size_t tasks) const;
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch);
   std::optional<Candidate> construct_first(TaskState& state, const Rng& rng, i64 left);
-  static void add_seeds(TaskState& state, i64 left, Batch& batch);
+  void add_seeds(TaskState& state, i64 left, const CostModel* model, const Rng& rng, Batch& batch);
+  std::vector<Candidate> carried(TaskState& state, const CostModel* model, const Rng& rng);
   std::vector<Candidate> propose(TaskState& state, int count, const CostModel* model, const Rng& rng);
 
   const TuneOptions& options_;

@@ -10,6 +10,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/least_flops.h"
+#include "sampler/search/other_shapes.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -131,8 +132,10 @@ std::vector<Candidate> TaskState::elites(std::size_t most) const {
 
 std::vector<Candidate> TaskState::parents(std::size_t most) const {
   std::vector<Candidate> found = elites(most);
-  for (const Candidate& seed : seeds) {
-    if (found.size() < most && !measured.count(seed.program)) found.push_back(seed);
+  for (const std::vector<Candidate>* list : {&seeds, &carried}) {
+    for (const Candidate& seed : *list) {
+      if (found.size() < most && !measured.count(seed.program)) found.push_back(seed);
+    }
   }
   return found;
 }
@@ -260,6 +263,7 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
   read_traces(state, observer, stop);
   read_seeds(state, observer);
+  carry_other_shapes(state, observer, stop);
 }
 
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
@@ -281,6 +285,8 @@ void close_space(TaskState& state) {
   state.unread = BoundedSample<std::string>();
   state.foreign.clear();
   state.seeds.clear();
+  state.others.clear();
+  state.carried.clear();
 }
 
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {

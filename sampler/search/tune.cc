@@ -8,6 +8,7 @@
 
 #include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
+#include "costmodel/transfer_model.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
@@ -18,6 +19,7 @@
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
+#include "sampler/search/other_shapes.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/space/parallel_for.h"
 
@@ -114,6 +116,10 @@ class Tuner {
     if (!are_records_read_ && !stop_)
       observer_.on_message(cat("the records of earlier runs were not all read within ", options_.seconds,
                                " s: what is said of them is a part"));
+    if (search_.has_transfer() && !options_.replay_measurements && !stop_) {
+      if (DatabaseStatus noted = note_other_shapes(states_, database_, must_end); !noted)
+        observer_.on_message(noted.error());
+    }
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       history_.push_back({tasks_[i].weight, states_[i].progress.problem.empty(), {}});
       if (!states_[i].progress.problem.empty()) give_up(i, states_[i].progress.problem);
@@ -159,10 +165,20 @@ class Tuner {
   }
 
   void make_cost_model() {
-    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed,
-                                {.objective = options_.objective, .models = search_.models()});
-    if (!made.note.empty()) observer_.on_message(made.note);
+    MadeModel global = global_model();
+    // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
+    std::string name = global.model && options_.cost_model == "auto" ? "tree" : options_.cost_model;
+    MadeModel made =
+        make_model(name, feature_columns(), options_.seed,
+                   {.objective = global.model ? Objective::Rank : options_.objective, .models = search_.models()});
+    for (const std::string& note : {made.note, global.note}) {
+      if (!note.empty()) observer_.on_message(note);
+    }
     model_ = std::move(made.model);
+    if (model_ && global.model) {
+      model_ = std::make_unique<TransferModel>(std::move(global.model), std::move(model_));
+      model_ready_ = true;
+    }
     if (model_ && !options_.model_bytes.empty()) {
       if (Status loaded = model_->load(options_.model_bytes); loaded)
         model_ready_ = is_model_loaded_ = true;
@@ -170,6 +186,16 @@ class Tuner {
         observer_.on_message(cat("cost model: ", to_string(loaded.rejected()), "; it begins anew"));
     }
     search_.round_options().keep_features = model_ != nullptr;
+  }
+
+  // Null where none is given, or it is not used; with a note where it cannot be.
+  MadeModel global_model() const {
+    bool is_used = !options_.global_model.empty() && options_.model_bytes.empty() && search_.has_transfer() &&
+                   options_.cost_model != "random";
+    if (!is_used) return {};
+    MadeModel made = open_model(options_.global_model, feature_columns());
+    if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
+    return made;
   }
 
   bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }

@@ -62,6 +62,10 @@ struct TuneOptions {
   std::string cost_model = "auto";
   Objective objective = Objective::Usual;  // of the cost model
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
+  // A trained model (CostModel::save) that is the global one of a TransferModel; "" = none. It has learned the order
+  // (Objective::Rank), and what the model of this run learns of its trials is added to its scores. Not used with
+  // `model_bytes`, nor by strategies that do not go by scores or a model that learns nothing.
+  std::string global_model;
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =
       false;  // take results from the database instead of measuring; what is not there counts as failed

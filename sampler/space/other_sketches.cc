@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <functional>
 
 #include "sampler/space/rule_walk.h"
@@ -50,11 +51,18 @@ int build_with_fork(CandidateSpace& space, const Sketch& from, std::size_t chang
 
 // ---- the sketch of a stored trace
 
+// An integer, or a list of integers: what follows from extents may be one.
+bool is_numbers(const Arg& arg) {
+  auto is_int = [](const Arg& item) { return item.tag == Arg::Tag::Int; };
+  return is_int(arg) || (arg.tag == Arg::Tag::List && std::all_of(arg.items.begin(), arg.items.end(), is_int));
+}
+
 // A hash for each instruction that changes the program, over all that it depends on. If one trace begins like another,
-// so do their hashes, whether instructions without effect were dropped or not.
+// so do their hashes, whether instructions without effect were dropped or not. Without numbers: if it begins like one
+// of another program.
 class Effects {
  public:
-  explicit Effects(const Trace& trace) {
+  explicit Effects(const Trace& trace, bool has_numbers = true) : has_numbers_(has_numbers) {
     for (const Instruction& instruction : trace.instructions()) add(instruction);
   }
   bool begins(const Effects& other) const {
@@ -73,6 +81,7 @@ class Effects {
     for (u32 result = 0; result < instruction.results; ++result) values_.push_back(mix64(number + result));
   }
   u64 mix(u64 number, const Arg& arg) const {
+    if (!has_numbers_ && is_numbers(arg)) return mix64(number ^ static_cast<u64>(arg.tag));
     u64 own =
         arg.tag == Arg::Tag::Value ? values_[static_cast<std::size_t>(arg.integer)] : static_cast<u64>(arg.integer);
     number = mix64(number ^ own);
@@ -83,24 +92,31 @@ class Effects {
     return number;
   }
 
+  bool has_numbers_;
   std::vector<u64> numbers_, values_;
 };
 
 // Follows the forks whose trace begins like the given one. A wrong fork shows at its first instruction, so few are
-// followed for long.
-std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
-  Effects wanted(trace);
+// followed for long. Nothing after an error in the text of a rule.
+std::vector<Partial> walk_along(const CandidateSpace& space, const Trace& trace, bool has_numbers) {
+  Effects wanted(trace, has_numbers);
   Ways ways;
   ways.keep = [&](int, std::vector<Partial>& partials) {
     if (partials.size() > 1)
-      std::erase_if(partials,
-                    [&](const Partial& partial) { return !Effects(partial.schedule.trace()).begins(wanted); });
+      std::erase_if(partials, [&](const Partial& partial) {
+        return !Effects(partial.schedule.trace(), has_numbers).begins(wanted);
+      });
     if (partials.size() > kAllSketches) partials.erase(partials.begin() + kAllSketches, partials.end());
   };
   Space notes;
   RuleWalk walk(setting_of(space), space.space.uses, notes);
   std::vector<Partial> partials = walk.run(ways, 1);
-  if (walk.failed()) return std::nullopt;
+  if (walk.failed()) partials.clear();
+  return partials;
+}
+
+std::optional<Sketch> walk_to(const CandidateSpace& space, const Trace& trace) {
+  std::vector<Partial> partials = walk_along(space, trace, true);
   Hash128 hash = trace.with_decisions(std::vector<Decision>(trace.sample_count())).hash();
   for (Partial& partial : partials) {
     Sketch made = finished(std::move(partial), space.base);
@@ -123,6 +139,50 @@ bool is_alike(const Instruction& a, const Instruction& b) {
   return a.kind == b.kind && a.results == b.results &&
          std::equal(a.arguments.begin(), a.arguments.end(), b.arguments.begin(), b.arguments.end(),
                     [](const Arg& x, const Arg& y) { return is_alike(x, y); });
+}
+
+// How many numbers differ; nothing where anything else does.
+std::optional<int> other_numbers(const Arg& a, const Arg& b) {
+  if (a.tag == b.tag && is_numbers(a) && is_numbers(b)) return is_alike(a, b) ? 0 : 1;
+  if (a.tag != b.tag || a.op != b.op || a.integer != b.integer || a.text != b.text || a.items.size() != b.items.size())
+    return std::nullopt;
+  int count = a.number != b.number;
+  for (std::size_t i = 0; i < a.items.size(); ++i) {
+    std::optional<int> own = other_numbers(a.items[i], b.items[i]);
+    if (!own) return std::nullopt;
+    count += *own;
+  }
+  return count;
+}
+
+std::optional<int> other_numbers(const Trace& a, const Trace& b) {
+  if (a.instructions().size() != b.instructions().size()) return std::nullopt;
+  int count = 0;
+  for (std::size_t i = 0; i < a.instructions().size(); ++i) {
+    const Instruction &x = a.instructions()[i], &y = b.instructions()[i];
+    if (x.kind != y.kind || x.results != y.results || x.arguments.size() != y.arguments.size()) return std::nullopt;
+    for (std::size_t k = 0; k < x.arguments.size(); ++k) {
+      std::optional<int> own = other_numbers(x.arguments[k], y.arguments[k]);
+      if (!own) return std::nullopt;
+      count += *own;
+    }
+  }
+  return count;
+}
+
+// The decision of a sample for its counterpart, whose integers to draw from may be others.
+Decision carried(const Instruction& from, const Instruction& to) {
+  if (from.kind->meaning.draws != Meaning::Draws::OneOf || from.decision.open()) return from.decision;
+  const Arg &old = from.arguments[0], &now = to.arguments[0];
+  i64 index = from.decision.values[0];
+  if (!is_numbers(old) || !is_numbers(now) || index < 0 || index >= static_cast<i64>(old.items.size()))
+    return from.decision;
+  auto distance = [wanted = old.items[static_cast<std::size_t>(index)].integer](const Arg& item) {
+    return std::abs(item.integer - wanted);
+  };
+  auto nearest = std::min_element(now.items.begin(), now.items.end(),
+                                  [&](const Arg& a, const Arg& b) { return distance(a) < distance(b); });
+  return Decision::of(nearest - now.items.begin());
 }
 
 struct Site {
@@ -169,6 +229,54 @@ int find_sketch(CandidateSpace& space, const Trace& trace) {
   if (known >= 0 || space.space.is_whole) return known;
   std::optional<Sketch> made = walk_to(space, trace);
   return made ? space.space.sketches.add(std::move(*made)) : -1;
+}
+
+int find_counterpart(CandidateSpace& space, const Trace& trace) {
+  int best = space.space.sketches.find(trace), fewest = -1;
+  if (best >= 0) return best;
+  auto is_better = [&](const Trace& own) {
+    std::optional<int> count = other_numbers(own, trace);
+    bool better = count && (fewest < 0 || *count < fewest);
+    if (better) fewest = *count;
+    return better;
+  };
+  for (std::size_t i = 0; i < space.space.sketches.size(); ++i) {
+    if (is_better(space.space.sketches[i].trace)) best = static_cast<int>(i);
+  }
+  if (best >= 0 || space.space.is_whole) return best;
+  for (Partial& partial : walk_along(space, trace, false)) {
+    Sketch made = finished(std::move(partial), space.base);
+    if (is_better(made.trace)) best = number_of(space, std::move(made));
+  }
+  return best;
+}
+
+bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace,
+                     const std::function<bool(std::size_t sample)>& keep, Candidate& candidate, Rng& rng) {
+  const Sketch& to = space.space.sketches[static_cast<std::size_t>(sketch)];
+  std::vector<Decision> decisions(to.trace.sample_count());
+  if (!to.prior->draw(decisions, rng)) return false;
+  // All at once, or one after the other as far as they satisfy the conditions.
+  std::vector<Decision> wanted = decisions;
+  std::size_t sample = 0;
+  for (std::size_t i = 0; i < to.trace.instructions().size(); ++i) {
+    const Instruction& instruction = to.trace.instructions()[i];
+    if (!instruction.kind->samples) continue;
+    if (keep(sample)) wanted[sample] = carried(trace.instructions()[i], instruction);
+    ++sample;
+  }
+  if (std::vector<Decision> all = wanted; to.prior->fit(all)) {
+    decisions = std::move(all);
+  } else {
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      std::vector<Decision> kept = decisions;
+      kept[i] = wanted[i];
+      if (to.prior->fit(kept)) decisions = std::move(kept);
+    }
+  }
+  candidate.sketch = sketch;
+  candidate.decisions = std::move(decisions);
+  return true;
 }
 
 bool move_to_sketch(const CandidateSpace& space, Candidate& candidate, int sketch, Rng& rng) {

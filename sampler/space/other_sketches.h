@@ -1,6 +1,8 @@
 // Builds sketches that were not built with their space: those with one fork taken another way, and those of stored
 // traces.
 #pragma once
+#include <functional>
+
 #include "sampler/space/candidate.h"
 
 namespace tw {
@@ -12,6 +14,16 @@ int with_fork(CandidateSpace& space, int sketch, std::size_t fork, int taken);
 
 // The sketch of a trace, whatever the trace's decisions are; returns as with_fork() does.
 int find_sketch(CandidateSpace& space, const Trace& trace);
+
+// The sketch with the instructions of a trace of another program, which may be the same operator with other extents:
+// numbers in them may differ. Of several the one with the fewest other numbers; returns as with_fork() does.
+int find_counterpart(CandidateSpace& space, const Trace& trace);
+
+// Makes the candidate one of that sketch, with the decisions of the trace: of several integers the nearest one is
+// taken, and what does not satisfy the conditions is drawn as by CandidateBuilder::draw(), as are decisions for which
+// `keep` says false. Tiles become legal when the candidate is built. False if the sketch has no valid draw.
+bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace,
+                     const std::function<bool(std::size_t sample)>& keep, Candidate& candidate, Rng& rng);
 
 // Makes the candidate one of another sketch. Decisions of samples that both sketches have in the same place are kept;
 // the others are drawn as by CandidateBuilder::draw(). False if the sketch has no valid draw.

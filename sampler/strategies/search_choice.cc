@@ -69,7 +69,7 @@ void check_settings(const SearchChoice& choice, std::vector<ChoiceError>& errors
     if (!setting) {
       std::string owner = owner_of(name);
       std::vector<std::string> words = names_of(known);
-      words.insert(words.end(), {"strategy", "select", "acquisition"});
+      words.insert(words.end(), {"strategy", "select", "acquisition", "transfer"});
       errors.push_back({ChoiceError::Of::SettingName, name,
                         cat("the strategy `", choice.strategy, "` has no setting `", name, "` here"), std::move(words),
                         owner.empty() ? "" : cat("it is one of ", owner)});
@@ -102,6 +102,7 @@ std::vector<ChoiceError> errors_of(const SearchChoice& choice) {
   };
   picks_itself(ChoiceError::Of::Select, "select", choice.select);
   picks_itself(ChoiceError::Of::Acquisition, "acquisition", choice.acquisition);
+  if (choice.transfer != kNoTransfer) picks_itself(ChoiceError::Of::Transfer, "transfer", choice.transfer);
   check_settings(choice, errors);
   return errors;
 }
@@ -124,6 +125,7 @@ SearchChoice completed(SearchChoice choice) {
   if (!kind->has_scores) return choice;
   choice.select = chosen(selections(), choice.select)->name;
   choice.acquisition = chosen(acquisitions(), choice.acquisition)->name;
+  if (choice.transfer.empty()) choice.transfer = kShippedModel;
   return choice;
 }
 
@@ -134,6 +136,7 @@ SearchPlan plan_of(const SearchChoice& choice) {
   plan.selection = selection_options(*chosen(selections(), choice.select), plan.settings);
   plan.acquisition.kind = chosen(acquisitions(), choice.acquisition)->kind;
   plan.models = plan.settings.whole("models");
+  plan.has_transfer = choice.transfer != kNoTransfer;
   if (plan.acquisition.kind == Acquisition::Kind::UpperConfidenceBound)
     plan.acquisition.kappa = plan.settings.number("kappa");
   return plan;

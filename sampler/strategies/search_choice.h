@@ -8,16 +8,20 @@
 
 namespace tw {
 
+inline constexpr const char* kNoTransfer = "none";
+inline constexpr const char* kShippedModel = "shipped";
+
 struct SearchChoice {
   std::string strategy = "evolutionary";
   std::string select = "", acquisition = "";    // "" = not said
+  std::string transfer = "";                    // of what was learned of other tasks: "none", "shipped", a file
   std::map<std::string, double> settings = {};  // that are said; NaN = no number
   bool operator==(const SearchChoice&) const = default;
 };
 
 // What is wrong with a choice: with which part of it, as a sentence, and the names that there are.
 struct ChoiceError {
-  enum class Of : u8 { Strategy, Select, Acquisition, SettingName, SettingValue } of;
+  enum class Of : u8 { Strategy, Select, Acquisition, Transfer, SettingName, SettingValue } of;
   std::string setting;
   std::string text;  // of a value: what was expected, to be followed by what was found
   std::vector<std::string> known;
@@ -37,7 +41,8 @@ struct SearchPlan {
   Settings settings = {};
   SelectionOptions selection = {};
   Acquisition acquisition = {};
-  int models = 1;  // that predict together, see Ensemble
+  int models = 1;             // that predict together, see Ensemble
+  bool has_transfer = false;  // candidates are made of records of other shapes, too (other_shapes.h)
 };
 // The plan that a choice makes; errors_of(choice) must be empty.
 SearchPlan plan_of(const SearchChoice& choice);

@@ -23,6 +23,8 @@ Part part_of(const ChoiceError& error, const SearchEntry& search) {
       return {search.select.span, search.select.value};
     case ChoiceError::Of::Acquisition:
       return {search.acquisition.span, search.acquisition.value};
+    case ChoiceError::Of::Transfer:
+      return {search.transfer.span, search.transfer.value};
     default:
       break;
   }
@@ -42,6 +44,7 @@ void fill_in(SearchEntry& search) {
   search.strategy.value = whole.strategy;
   search.select.value = whole.select;
   search.acquisition.value = whole.acquisition;
+  search.transfer.value = whole.transfer;
   search.settings.clear();
   for (const auto& [name, value] : whole.settings) search.settings.push_back({name, value, "", {}, {}});
 }
@@ -49,7 +52,8 @@ void fill_in(SearchEntry& search) {
 }  // namespace
 
 SearchChoice choice_of(const SearchEntry& search) {
-  SearchChoice choice{.select = search.select.value, .acquisition = search.acquisition.value};
+  SearchChoice choice{
+      .select = search.select.value, .acquisition = search.acquisition.value, .transfer = search.transfer.value};
   if (!search.strategy.value.empty()) choice.strategy = search.strategy.value;
   for (const SearchEntry::Setting& setting : search.settings)
     choice.settings[setting.name] = setting.value.value_or(std::numeric_limits<double>::quiet_NaN());

@@ -280,6 +280,9 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
   }
   add_modules(out, maker, diagnostics);
   check_rule_set(out.list, rules, out.library, maker, diagnostics);
+  if (Located<std::string>& transfer = out.list.search.transfer;
+      transfer.given && transfer.value != kNoTransfer && transfer.value != kShippedModel)
+    transfer.value = maker.resolve(transfer.value);
   std::string wrong_flag = check_search(out.list.search, strategy, diagnostics);
   messages += diagnostics.render() + maker.other_errors() + wrong_flag;
   bool has_set = out.library.find_set(out.list.rules.value);

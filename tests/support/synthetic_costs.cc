@@ -142,11 +142,7 @@ Dataset synthetic_costs(const SyntheticOptions& options, u64 seed) {
 Dataset subset(const Dataset& data, const std::vector<int>& places) {
   Dataset out;
   out.features.columns = data.features.columns;
-  for (int place : places) {
-    out.features.add(data.features, place);
-    out.seconds.push_back(data.seconds[place]);
-    out.group.push_back(data.group[place]);
-  }
+  for (int place : places) out.add(data, place);
   return out;
 }
 

@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "backends/target.h"
+#include "costmodel/features.h"
+#include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
@@ -349,6 +351,69 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
                  "my.model"})
                 .code,
             0);
+}
+
+TEST_F(Cli, TransfersWhatAModelFileHolds) {
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  write("other.yaml", "version: 1\ntasks:\n  - {name: wide, op: dense, args: {M: 64, N: 64, K: 48}}\n");
+  write("listed.yaml",
+        "version: 1\nsearch: {transfer: my.model}\ntasks:\n  - {name: wide, op: dense, args: {M: 64, N: 64, K: 48}}\n");
+  ASSERT_EQ(run({"tune", "one.yaml", "--database", "one.db", "--trials", "24", "--model", "tree"}).code, 0);
+  ASSERT_EQ(run({"model", "train", "one.db", "--model", "tree", "--output", "my.model"}).code, 0);
+  // The programs of the first batch. A list's file is beside the list. All databases have the same rates of the
+  // machine, on which the draft model depends.
+  auto programs = [&](std::vector<std::string> words, const std::string& database) {
+    std::filesystem::copy_file(folder.path() + "/one.db", folder.path() + "/" + database);
+    words.insert(words.begin(), "tune");
+    words.insert(words.end(), {"--database", database, "--trials", "8", "--model", "tree"});
+    Finished done = run(words);
+    EXPECT_EQ(done.code, 0) << done.err;
+    auto opened = Database::open(folder.path() + "/" + database, DatabaseMode::Read);
+    std::set<std::string> found;
+    EXPECT_TRUE(opened->visit({}, [&](Record& record) {
+      if (record.task == "wide" && record.generation == 0) found.insert(record.program);
+    }));
+    return found;
+  };
+  auto none = programs({"other.yaml", "--transfer", "none"}, "a.db"), usual = programs({"other.yaml"}, "b.db");
+  auto taught = programs({"other.yaml", "--transfer", "my.model"}, "c.db"), listed = programs({"listed.yaml"}, "d.db");
+  EXPECT_EQ(none, usual) << "the shipped model is for the network";
+  EXPECT_NE(none, taught);
+  EXPECT_EQ(taught, listed);
+  EXPECT_EQ(programs({"listed.yaml", "--transfer", "none"}, "e.db"), none);
+
+  auto fails = [&](std::vector<std::string> words, const std::string& message) {
+    words.insert(words.begin(), {"tune", "one.yaml", "--database", "one.db", "--transfer"});
+    Finished done = run(words);
+    EXPECT_EQ(done.code, 2) << done.err;
+    EXPECT_NE(done.err.find(message), std::string::npos) << done.err;
+  };
+  fails({"nothing"}, "--transfer nothing: cannot read nothing");
+  fails({"one.yaml"}, "--transfer one.yaml: one.yaml: it is no saved cost model");
+  fails({"shipped", "--model-file", "x"}, "begins with --model-file, and not with another one");
+  fails({"shipped", "--model", "random"}, "the cost model `random` learns nothing");
+  fails({"shipped", "--objective", "regression"}, "a global model has learned the order");
+  fails({"shipped", "--strategy", "reference"},
+        "the strategy `reference` picks its batches itself and has no `transfer`");
+}
+
+// Where the shipped file is lacking or is of another version, a search goes on without it.
+TEST_F(Cli, TunesWithoutTheShippedModel) {
+  if (MadeModel made = make_model("mlp", feature_columns(), 0); !made.model) GTEST_SKIP() << made.note;
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  auto tune = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"tune", "one.yaml", "--database", "one.db", "--more", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return tracewright(words, {.folder = folder.path(), .environment = {"TRACEWRIGHT_SHARE=" + folder.path()}});
+  };
+  Finished lacking = tune({});
+  EXPECT_EQ(lacking.code, 0);
+  EXPECT_NE(lacking.err.find("cpu_model.bin is not installed; the search goes on without it"), std::string::npos)
+      << lacking.err;
+  EXPECT_EQ(tune({"--transfer", "shipped"}).code, 2) << "it was asked for";
+  write("cpu_model.bin", "tracewright model");
+  EXPECT_NE(tune({}).err.find("it is no saved cost model; the search goes on without it"), std::string::npos);
+  EXPECT_EQ(tune({"--transfer", "none"}).err.find("without it"), std::string::npos);
 }
 
 TEST_F(Cli, ModelSaysWhatIsWrong) {

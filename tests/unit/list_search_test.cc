@@ -30,7 +30,10 @@ TEST(ListSearch, WhatIsLeftOutIsFilledIn) {
   EXPECT_EQ(plain.list.search.strategy.value, "evolutionary");
   EXPECT_EQ(plain.list.search.select.value, "greedy");
   EXPECT_EQ(plain.list.search.acquisition.value, "mean");
-  EXPECT_NE(to_json(plain.list).find(R"("search":{"strategy":"evolutionary","select":"greedy","acquisition":"mean",)"),
+  EXPECT_EQ(plain.list.search.transfer.value, "shipped");
+  EXPECT_NE(to_json(plain.list)
+                .find(R"("search":{"strategy":"evolutionary","select":"greedy","acquisition":"mean",)"
+                      R"("transfer":"shipped",)"),
             std::string::npos);
   Checked said = check("{strategy: annealing, select: diverse, acquisition: ei, chains: 64, lambda: 4, models: 3}");
   EXPECT_EQ(said.errors, "");
@@ -100,6 +103,21 @@ tasks.yaml:2:70: error: expected `steps` to be an integer from 1 to 1000000, fou
 tasks.yaml:2:88: error: expected `temperature` to be a number from 0 to 100000, found `hot`
     2 | search: {strategy: annealing, lambda: 2, chain: 3, chains: 0, steps: 2.5, temperature: hot}
       |                                                                                        ^~~
+)");
+}
+
+TEST(ListSearch, TransferIsForStrategiesThatGoByScores) {
+  for (const StrategyKind& kind : strategies()) {
+    EXPECT_EQ(check(cat("{strategy: ", kind.name, ", transfer: none}")).errors, "");
+    EXPECT_EQ(check(cat("{strategy: ", kind.name, ", transfer: shipped}")).errors.empty(), kind.has_scores);
+    EXPECT_EQ(plan_of(choice_of(check(cat("{strategy: ", kind.name, "}")).list.search)).has_transfer, kind.has_scores);
+    EXPECT_FALSE(
+        plan_of(choice_of(check(cat("{strategy: ", kind.name, ", transfer: none}")).list.search)).has_transfer);
+  }
+  EXPECT_EQ(check("{strategy: random, transfer: shipped}").errors,
+            R"(tasks.yaml:2:38: error: the strategy `random` picks its batches itself and has no `transfer`
+    2 | search: {strategy: random, transfer: shipped}
+      |                                      ^~~~~~~
 )");
 }
 

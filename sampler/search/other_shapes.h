@@ -1,0 +1,28 @@
+// Seeds from other shapes: the best kernels of the same operator with other extents, made candidates of a task by
+// carrying over their decisions. A kernel that is good for one shape is near a good one for a similar shape. Used by
+// tune.cc before anything is measured.
+#pragma once
+#include <functional>
+#include <span>
+
+#include "sampler/search/task_state.h"
+
+namespace tw {
+
+// A workload without its numbers, which are those of extents, strides and paddings: two with equal texts are one
+// operator in two shapes, and their numbers stand in the same places.
+struct WorkloadForm {
+  std::string text;
+  std::vector<i64> numbers;
+};
+WorkloadForm form_of(const std::string& workload);
+
+// Notes in each state the traces of the best records of other shapes, those of the nearest shapes first
+// (TaskState::others). Records of the same kind of target only. Errors are those of the database.
+DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database,
+                                 const std::function<bool()>& stop = {});
+
+// Makes candidates of what was noted (TaskState::carried), in the same order, each program once. The space is open.
+void carry_other_shapes(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop = {});
+
+}  // namespace tw

@@ -1,0 +1,208 @@
+// Seeds from other shapes: what is carried over, that it is legal, and that a search is faster with it.
+#include "sampler/search/other_shapes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "dsl/base/text.h"
+#include "sampler/space/other_sketches.h"
+#include "tests/unit/search_kit.h"
+
+namespace tw {
+namespace {
+
+TuneTask product(i64 m, i64 n, i64 k) { return task_of("matmul", {{"M", m}, {"N", n}, {"K", k}}); }
+
+// Code of one length counts as the fastest: the same decisions are good for all shapes that they divide, and neither
+// the draft model nor the untuned program knows which.
+MeasureResult by_length(const Kernel& kernel) {
+  MeasureResult result = time_of(kernel);
+  double octaves = std::abs(std::log2(static_cast<double>(kernel.code.size()) / 6000));
+  result.seconds = result.min_seconds = result.median_seconds = 1e-6 * (1 + octaves);
+  return result;
+}
+
+// The length of the code follows from what is drawn.
+constexpr const char* kLengths = R"tw(
+rule lengths(b: block)
+  doc "unrolled tiles"
+  when is_reduction(b) and len(spatial_loops(b)) == 2 and len(reduction_loops(b)) == 1
+{
+  i, j = spatial_loops(b); k = reduction_loops(b)[0]
+  rows = sample_categorical([1, 2, 3, 4, 5, 6, 8, 10, 12, 15])
+  steps = sample_categorical([1, 2, 3, 4, 5, 6, 8, 10, 12, 15])
+  width = sample_categorical([8, 16, 32, 64])
+  i0, i1 = split(i, [_, rows]); k0, k1 = split(k, [_, steps]); j0, j1 = split(j, [_, width])
+  reorder([i0, j0, k0, k1, i1, j1]); unroll(k1); unroll(i1); vectorize(j1)
+}
+rules lengths { lengths }
+)tw";
+
+class OtherShapes : public Search {
+ protected:
+  OtherShapes() {
+    tasks_.clear();
+    tasks_.push_back(product(48, 64, 64));
+  }
+  static TuneOptions with(const std::string& transfer, u64 seed = 1, i64 trials = 64) {
+    TuneOptions made = options(seed, 1, trials);
+    made.search.transfer = transfer;
+    return made;
+  }
+  // The records of the product that is tuned second, in order.
+  std::vector<Record> tuned_second(const std::string& name, const std::string& transfer, u64 seed, TuneTask second,
+                                   i64 trials = 64) {
+    Database both = database(name);
+    FakeMeasurer measurer(by_length);
+    Watcher watcher;
+    run(with(transfer, seed), both, &measurer, watcher);
+    i64 before = *both.latest_record();
+    tasks_.clear();
+    tasks_.push_back(std::move(second));
+    run(with(transfer, seed, trials), both, &measurer, watcher);
+    messages_ = watcher.messages;
+    tasks_.clear();
+    tasks_.push_back(product(48, 64, 64));
+    std::vector<Record> list;
+    EXPECT_TRUE(both.visit({.after = before}, [&](Record& record) { list.push_back(record); }));
+    return list;
+  }
+  bool is_told_of_other_shapes() const {
+    return std::ranges::any_of(messages_,
+                               [](const std::string& text) { return text.find("of other shapes") != text.npos; });
+  }
+  std::vector<std::string> messages_;
+};
+
+double best_of(const std::vector<Record>& records) {
+  double best = 1;
+  for (const Record& record : records) best = std::min(best, record.ok() ? record.seconds : 1);
+  return best;
+}
+
+// The trials until a time is reached.
+int trials_until(const std::vector<Record>& records, double seconds) {
+  int count = 0;
+  for (const Record& record : records) {
+    count += record.is_trial();
+    if (record.ok() && record.seconds <= seconds) break;
+  }
+  return count;
+}
+
+TEST_F(OtherShapes, ASecondShapeIsTunedInFewerTrials) {
+  rules::Library lengths = library_with(kLengths);
+  // The trials of the second shape.
+  auto tuned = [&](const std::string& transfer, u64 seed) {
+    Database both = database(cat(transfer, seed));
+    FakeMeasurer measurer(by_length);
+    Watcher watcher;
+    TuneOptions how = with(transfer, seed, 24);
+    how.rules = "lengths";
+    i64 before = 0;
+    for (TuneTask& task : std::array{product(120, 128, 120), product(240, 256, 120)}) {
+      before = *both.latest_record();
+      tasks_.clear();
+      tasks_.push_back(std::move(task));
+      run(how, both, &measurer, watcher, lengths);
+    }
+    std::vector<Record> list;
+    EXPECT_TRUE(both.visit({.after = before}, [&](Record& record) { list.push_back(record); }));
+    return list;
+  };
+  int with_seeds = 0, without = 0;
+  for (u64 seed = 1; seed <= 2; ++seed) {
+    std::vector<Record> seeded = tuned("shipped", seed), plain = tuned("none", seed);
+    double wanted = std::min(best_of(seeded), best_of(plain)) / 0.95;
+    with_seeds += trials_until(seeded, wanted);
+    without += trials_until(plain, wanted);
+  }
+  EXPECT_LE(2 * with_seeds, without);
+}
+
+TEST_F(OtherShapes, TheFirstBatchHasSeedsAndNoProgramComesTwice) {
+  auto seeded = tuned_second("seeded", "shipped", 1, product(96, 128, 64), 24);
+  EXPECT_TRUE(is_told_of_other_shapes());
+  std::set<std::string> programs;
+  for (const Record& record : seeded) EXPECT_TRUE(programs.insert(record.program).second) << record.trace;
+  auto plain = tuned_second("plain", "none", 1, product(96, 128, 64), 24);
+  EXPECT_FALSE(is_told_of_other_shapes());
+  auto first_batch = [](const std::vector<Record>& records) {
+    std::set<std::string> programs;
+    for (const Record& record : records) {
+      if (record.generation == 0) programs.insert(record.program);
+    }
+    return programs;
+  };
+  std::set<std::string> with_seeds = first_batch(seeded), without = first_batch(plain);
+  std::vector<std::string> common;
+  std::ranges::set_intersection(with_seeds, without, std::back_inserter(common));
+  EXPECT_GE(with_seeds.size(), common.size() + 2) << "places of the first batch are theirs";
+  EXPECT_LE(with_seeds.size(), common.size() + 5) << "but not all";
+}
+
+TEST_F(OtherShapes, TheSeedAndTheRecordsDecideWhatIsMeasured) {
+  auto once = tuned_second("once", "shipped", 3, product(96, 128, 64), 24);
+  auto again = tuned_second("again", "shipped", 3, product(96, 128, 64), 24);
+  ASSERT_EQ(once.size(), again.size());
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_EQ(once[i].trace, again[i].trace) << i;
+}
+
+// Shapes that share hardly a factor, some smaller than the tiles of the first, some with other integers to draw from.
+TEST_F(OtherShapes, WhatIsCarriedIsLegalInItsShape) {
+  Database records = database("records");
+  FakeMeasurer measurer(by_length);
+  Watcher watcher;
+  run(with("none"), records, &measurer, watcher);
+  for (auto [m, n, k] :
+       {std::array<i64, 3>{96, 128, 64}, {47, 61, 53}, {16, 16, 16}, {1024, 1024, 1024}, {3, 200, 7}}) {
+    TuneTask task = product(m, n, k);
+    TaskState state;
+    name_task(state, task, library(), with("shipped"));
+    ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+    EXPECT_GE(state.others.size(), 20u);
+    open_space(state, library(), with("shipped"), watcher);
+    EXPECT_GE(state.carried.size(), 4u) << m;
+    for (const Candidate& candidate : state.carried) {
+      Result<Trace> trace = full_trace(state.space, candidate);
+      ASSERT_TRUE(trace) << to_string(trace.rejected());
+      Candidate again = candidate;
+      EXPECT_TRUE(CandidateBuilder(state.space).build(again, nullptr)) << "no decision is open";
+      EXPECT_EQ(again.decisions, candidate.decisions);
+    }
+  }
+}
+
+// The same shape for another target or another operator gives nothing; the own records are no seeds.
+TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
+  Database records = database("records");
+  FakeMeasurer measurer(by_length);
+  Watcher watcher;
+  run(with("none", 1, 16), records, &measurer, watcher);
+  auto noted = [&](TuneTask task) {
+    TaskState state;
+    name_task(state, task, library(), with("shipped"));
+    EXPECT_TRUE(note_other_shapes({&state, 1}, records));
+    return state.others.size();
+  };
+  EXPECT_EQ(noted(product(48, 64, 64)), 0u);
+  EXPECT_GT(noted(product(48, 64, 65)), 0u);
+  EXPECT_EQ(noted(task_of("dense", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{65}}})), 0u);
+  TuneTask threads = product(48, 64, 65), device = product(48, 64, 65);
+  threads.target.threads = 2;
+  EXPECT_GT(noted(std::move(threads)), 0u);
+  Source text{"target", "opencl -device=0"};
+  Diagnostics diagnostics(text);
+  device.target = *parse_target(text.text, 0, diagnostics);
+  EXPECT_EQ(noted(std::move(device)), 0u);
+}
+
+TEST(WorkloadForm, LeavesOutNumbersAlone) {
+  WorkloadForm form = form_of("program p(A_2: input f32[16, 13]) { A_2[i * 2 + 0x1] = max(A_2[3], -1.5) for i in 16 }");
+  EXPECT_EQ(form.text, "program p(A_2: input f32[#, #]) { A_2[i * # + 0x1] = max(A_2[#], -1.5) for i in # }");
+  EXPECT_EQ(form.numbers, (std::vector<i64>{16, 13, 2, 3, 16}));
+}
+
+}  // namespace
+}  // namespace tw
