@@ -26,6 +26,7 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
 
 namespace tw::cli {

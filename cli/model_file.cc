@@ -6,18 +6,10 @@
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
-#include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
-#include "sampler/strategies/search_choice.h"
 
 namespace tw::cli {
-namespace {
-
-constexpr const char* kShippedModelFile = "cpu_model.bin";
-
-}  // namespace
-
 bool is_model_name(const std::string& option, const std::string& name, const std::string& known) {
   std::vector<std::string> names = split(known, ',');
   for (std::string& word : names) word.erase(0, word.find_first_not_of(' '));
@@ -57,20 +49,6 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
            std::nullopt;
   if (Status loaded = made.model->load(*bytes); !loaded)
     return say(cat(path, ": ", to_string(loaded.rejected()))), std::nullopt;
-  return bytes;
-}
-
-std::optional<std::string> read_global_model(const std::string& name, std::string& error) {
-  std::string path = name;
-  if (name == kShippedModel) {
-    std::optional<std::string> own = find_shared_file(kShippedModelFile);
-    if (!own) return error = cat(kShippedModelFile, " is not installed"), std::nullopt;
-    path = *own;
-  }
-  std::optional<std::string> bytes = read_whole_file(path);
-  if (!bytes) return error = cat("cannot read ", path), std::nullopt;
-  MadeModel made = open_model(*bytes, feature_columns());
-  if (!made.model) return error = cat(path, ": ", made.note), std::nullopt;
   return bytes;
 }
 

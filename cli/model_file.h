@@ -18,8 +18,4 @@ bool write_model_file(const std::string& path, const std::string& bytes);
 // file yet, nullopt after a message.
 std::optional<std::string> read_model_file(const std::string& path, const std::string& name, int models = 1);
 
-// The bytes of a trained model that is to be the global one of a search: `shipped`, or a file. nullopt, and why, if
-// this program cannot load it.
-std::optional<std::string> read_global_model(const std::string& name, std::string& error);
-
 }  // namespace tw::cli

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "bench/experiments/curves.h"
+#include "sampler/tasks/global_model.h"
 
 namespace tw::bench {
 namespace {
@@ -60,6 +61,11 @@ ArmRun run_arm(const LoadedList& list, const TuneTask& task, const Arm& arm, i64
                       .replay_measurements = !measurer,
                       .known = find,
                       .rates = results.rates()};
+  if (arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
+    std::optional<std::string> global = read_global_model(arm.search.transfer, run.problem);
+    if (!global) return run;
+    options.global_model = std::move(*global);
+  }
   remove_database(scratch);
   DatabaseResult<Database> database = Database::open(scratch, DatabaseMode::Write);
   if (!database) return run.problem = database.error(), run;

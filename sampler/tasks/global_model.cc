@@ -1,0 +1,30 @@
+#include "sampler/tasks/global_model.h"
+
+#include "costmodel/features.h"
+#include "costmodel/make_model.h"
+#include "dsl/base/files.h"
+#include "dsl/base/text.h"
+#include "sampler/strategies/search_choice.h"
+
+namespace tw {
+namespace {
+
+constexpr const char* kShippedModelFile = "cpu_model.bin";
+
+}  // namespace
+
+std::optional<std::string> read_global_model(const std::string& name, std::string& error) {
+  std::string path = name;
+  if (name == kShippedModel) {
+    std::optional<std::string> own = find_shared_file(kShippedModelFile);
+    if (!own) return error = cat(kShippedModelFile, " is not installed"), std::nullopt;
+    path = *own;
+  }
+  std::optional<std::string> bytes = read_whole_file(path);
+  if (!bytes) return error = cat("cannot read ", path), std::nullopt;
+  MadeModel made = open_model(*bytes, feature_columns());
+  if (!made.model) return error = cat(path, ": ", made.note), std::nullopt;
+  return bytes;
+}
+
+}  // namespace tw

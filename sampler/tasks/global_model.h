@@ -1,0 +1,12 @@
+// The model that was trained before, with which a search may begin (costmodel/transfer_model.h).
+#pragma once
+#include <optional>
+#include <string>
+
+namespace tw {
+
+// The bytes of a trained model that is to be the global one of a search: `shipped`, or a file. nullopt, and why, if
+// this program cannot load it.
+std::optional<std::string> read_global_model(const std::string& name, std::string& error);
+
+}  // namespace tw
