@@ -159,7 +159,7 @@ class Tuner {
   }
 
   void make_cost_model() {
-    MadeModel made = make_model(options_.cost_model, feature_columns(), options_.seed,
+    MadeModel made = make_model(options_.cost_model, model_columns(options_.cost_model), options_.seed,
                                 {.objective = options_.objective, .models = search_.models()});
     if (!made.note.empty()) observer_.on_message(made.note);
     model_ = std::move(made.model);
@@ -380,7 +380,7 @@ class Tuner {
   // The same number of candidates of every task, oldest first.
   Dataset dataset() const {
     Dataset data;
-    data.features.columns = feature_columns();
+    data.features.columns = model_columns(options_.cost_model);
     for (std::size_t i = 0; i < states_.size(); ++i) {
       states_[i].sample.each([&](const auto& entry) {
         data.features.add(entry.value.features);

@@ -1,5 +1,5 @@
 // The built-in cost models, their choice by name, and the measures of accuracy. Nothing here loads
-// LibTorch: mlp_test does.
+// LibTorch: network_test does.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
