@@ -190,9 +190,9 @@ const NetworkForm kTlp = {.name = "tlp",
                           .kind = TW_NETWORK_ATTENTION,
                           .max_epochs = 50,
                           .patience = 15,
-                          .learning_rate = 2e-3f,
+                          .learning_rate = 3e-3f,
                           .round_visits = 1500,
-                          .first_visits = 6000};
+                          .first_visits = 9000};
 
 std::unique_ptr<CostModel> open_network_model(const NetworkForm& form, int columns, u64 seed, Objective objective,
                                               std::string* why) {

@@ -1,7 +1,5 @@
 // The kinds of features that cost models want: what rows depend on, and what they do not. The kind `stores` has
 // features_test.
-#include "costmodel/feature_kind.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "costmodel/feature_kind.h"
 #include "costmodel/make_model.h"
 #include "costmodel/row_extractor.h"
 #include "costmodel/trace_rows.h"
@@ -244,7 +243,8 @@ std::string sketch(int choice, int columns, int inner, bool other_names = false)
                          "outer, inner = sample_tile(j0, 2) @ [",
                          columns, ", ", inner, "]\nj2, j3 = split(j0, [outer, inner])\nvectorize(j1)\n");
   if (!other_names) return text;
-  for (const auto& [from, to] : {std::pair("\"C\"", "\"Product\""), {"outer", "many"}, {"inner", "few"}, {"j1", "lane"}})
+  for (const auto& [from, to] :
+       {std::pair("\"C\"", "\"Product\""), {"outer", "many"}, {"inner", "few"}, {"j1", "lane"}})
     for (std::size_t place = 0; (place = text.find(from, place)) != std::string::npos; place += std::string(to).size())
       text.replace(place, std::string(from).size(), to);
   return text;
@@ -293,8 +293,8 @@ TEST(TraceRows, TokensAreTheInstructions) {
   Floats rows = of_trace(FeatureKind::Tokens, sketch(2, 3, 4));
   ASSERT_EQ(rows.size(), 7 * static_cast<std::size_t>(token_columns()));
   auto value = [&](int row, const std::string& column) { return at(FeatureKind::Tokens, rows, row, column); };
-  const char* const kinds[] = {"sample_categorical", "get_block", "get_loops", "split", "sample_tile", "split",
-                               "vectorize"};
+  const char* const kinds[] = {"sample_categorical", "get_block", "get_loops", "split",
+                               "sample_tile",        "split",     "vectorize"};
   for (int row = 0; row < 7; ++row) {
     for (const InstructionKind* kind : instruction_kinds())
       EXPECT_EQ(value(row, kind->name), std::string(kinds[row]) == kind->name) << row;
