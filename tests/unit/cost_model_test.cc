@@ -225,8 +225,9 @@ TEST(MakeModel, KnowsItsNames) {
   const MadeModel unknown = make_model("trea", 164, 1);
   EXPECT_EQ(unknown.model, nullptr);
   EXPECT_EQ(unknown.note,
-            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, xgboost, xgboost-reference, tree, "
-            "random)");
+            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, treegru, tlp, xgboost, "
+            "xgboost-reference, "
+            "xgboost-relation, xgboost-knobs, tree, random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {
