@@ -55,11 +55,11 @@ struct Mean {
 // One search. Batches before the model has learned anything are not counted.
 void follow(CostModel& model, const ModelData& data, const std::vector<Batch>& batches, Mean& mean) {
   Dataset learned;
-  learned.features.columns = feature_columns();
+  learned.features.columns = columns_of(data.features);
   for (const Batch& batch : batches) {
     if (learned.size() > 0) {
       Dataset next;
-      next.features.columns = feature_columns();
+      next.features.columns = columns_of(data.features);
       add(next, data.data, batch);
       double begin = seconds_now();
       std::vector<float> scores = model.predict(next.features);
@@ -181,6 +181,16 @@ void compare_transfer(const ModelData& data, const Options& options) {
   for (const auto& [name, sum] : found) print(name, sum);
 }
 
+// False after a message.
+bool read_data(ModelData& data, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    auto database = Database::open(path, DatabaseMode::Read);
+    if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), false;
+    if (auto added = add_model_data(data, *database); !added) return std::puts(added.error().c_str()), false;
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace tw::bench
 
@@ -198,21 +208,19 @@ int main(int count, char** words) {
   app.add_option("--transfer", transfer, "follow tasks alone, with and without a global model; folds of tasks");
   app.add_flag("--unseen-operators", unseen_operators, "--transfer: the global model has seen no task of the operator");
   CLI11_PARSE(app, count, words);
-  ModelData data;
-  for (const std::string& path : paths) {
-    auto database = Database::open(path, DatabaseMode::Read);
-    if (!database) return std::fprintf(stderr, "%s\n", database.error().c_str()), 1;
-    if (auto added = add_model_data(data, *database); !added) return std::puts(added.error().c_str()), 1;
+  if (transfer > 1) {
+    ModelData data;
+    return bench::read_data(data, paths) ? (bench::compare_transfer(data, {transfer, seeds, unseen_operators, models}), 0) : 1;
   }
-  if (transfer > 1) return bench::compare_transfer(data, {transfer, seeds, unseen_operators, models}), 0;
-  std::vector<bench::Batch> batches = bench::batches_of(data, tasks, batch);
-  std::printf("%zu batches\n", batches.size());
   for (const std::string& name : models) {
+    std::vector<std::string> parts = split(name + ":usual", ':');
+    ModelOptions how{.objective = parse_objective(parts[1]).value()};
+    ModelData data{.features = feature_kind_of(parts[0])};
+    if (!bench::read_data(data, paths)) return 1;
+    std::vector<bench::Batch> batches = bench::batches_of(data, tasks, batch);
     bench::Mean mean;
     for (int seed = 0; seed < seeds; ++seed) {
-      std::vector<std::string> parts = split(name + ":usual", ':');
-      ModelOptions how{.objective = parse_objective(parts[1]).value()};
-      MadeModel made = make_model(parts[0], feature_columns(), static_cast<u64>(seed), how);
+      MadeModel made = make_model(parts[0], model_columns(parts[0]), static_cast<u64>(seed), how);
       if (!made.model) return std::puts(made.note.c_str()), 1;
       bench::follow(*made.model, data, batches, mean);
     }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "cli/arguments.h"
@@ -15,7 +16,6 @@
 #include "cli/model_file.h"
 #include "cli/stored.h"
 #include "costmodel/evaluation.h"
-#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
 #include "dsl/base/clock.h"
@@ -34,7 +34,7 @@ constexpr const char* kOwnRecords = "cpu_records.jsonl.gz";
 struct Options {
   std::vector<std::string> files;
   std::string models = "mlp,tree,draft,random", model = "auto", output, effort = "full";
-  int folds = 5, seeds = 1, programs = 300;
+  int folds = 5, seeds = 1, recall = 10, programs = 300;
   bool json = false;
 };
 
@@ -79,14 +79,14 @@ bool add_file(ModelData& data, const std::string& path) {
 }
 
 // The data of all files together, of those that come with tracewright if none is named; nullopt after a message.
-std::optional<ModelData> read_data(const Options& options) {
+std::optional<ModelData> read_data(const Options& options, FeatureKind features) {
   std::vector<std::string> files = options.files;
   if (files.empty()) {
     std::optional<std::string> own = find_shared_file(kOwnRecords);
     if (!own) return say(cat(kOwnRecords, " is not installed: name a database with records")), std::nullopt;
     files.push_back(*own);
   }
-  ModelData data;
+  ModelData data{.features = features};
   for (const std::string& path : files) {
     if (!add_file(data, path)) return std::nullopt;
   }
@@ -125,9 +125,9 @@ int measure_data(const Options& options) {
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
   if (!is_model_name("--model", options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
-  MadeModel made = make_model(options.model, feature_columns(), 0);
+  MadeModel made = make_model(options.model, model_columns(options.model), 0);
   if (!made.model) return say(made.note), Environment;
-  std::optional<ModelData> data = read_data(options);
+  std::optional<ModelData> data = read_data(options, feature_kind_of(options.model));
   if (!data) return Environment;
   if (!made.note.empty()) say(made.note);
   double begin = seconds_now();
@@ -164,10 +164,11 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
   Evaluation mean;
   for (int seed = 0; seed < options.seeds; ++seed) {
     std::vector<int> fold = folds_of(data.data, holdout, options.folds, static_cast<u64>(seed));
-    auto make = [&] { return make_model(name, feature_columns(), static_cast<u64>(seed)).model; };
-    Evaluation one = name == kDraft
-                         ? evaluate(data.draft, data.data, fold)
-                         : evaluate(make, data.data, fold, options.effort == "round" ? Effort::Round : Effort::Full);
+    auto make = [&] { return make_model(name, model_columns(name), static_cast<u64>(seed)).model; };
+    Evaluation one =
+        name == kDraft
+            ? evaluate(data.draft, data.data, fold, options.recall)
+            : evaluate(make, data.data, fold, options.effort == "round" ? Effort::Round : Effort::Full, options.recall);
     if (!one.problem.empty()) return one;
     double share = 1.0 / options.seeds;
     mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;
@@ -178,7 +179,7 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
   return mean;
 }
 
-void print(const std::vector<Row>& rows, const std::string& standard, bool as_json) {
+void print(const std::vector<Row>& rows, const std::string& standard, const Options& options) {
   boost::json::array json;
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
@@ -194,16 +195,18 @@ void print(const std::vector<Row>& rows, const std::string& standard, bool as_js
                     {"pairwise", json_number(share(found.pairwise))},
                     {"recall", json_number(share(found.recall))},
                     {"recall_at", found.k},
+                    {"features", row.model == kDraft ? "" : name_of(feature_kind_of(row.model))},
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6}});
     table.push_back({row.model, name_of(row.holdout), shown(found.top1), shown(found.top5), shown(found.pairwise),
                      shown(found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
-  if (as_json)
+  if (options.json)
     print_json({{"models", json}});
   else
-    print_table({"model", "split", "top-1", "top-5", "pairs", "recall@10", "training", "a score"}, table);
+    print_table({"model", "split", "top-1", "top-5", "pairs", cat("recall@", options.recall), "training", "a score"},
+                table);
 }
 
 int evaluate_all(const Options& options) {
@@ -214,26 +217,31 @@ int evaluate_all(const Options& options) {
   for (const std::string& name : names) {
     if (!is_model_name("--models", name, cat(kDraft, ", ", model_names()))) return Usage;
   }
-  std::optional<ModelData> data = read_data(options);
-  if (!data) return Environment;
-  if (data->tasks.size() < 2) return say("one task alone says nothing of unseen tasks: name more databases"), Usage;
-  std::string standard = make_model("auto", feature_columns(), 0).model->name();
+  std::map<FeatureKind, ModelData> by_kind;  // of the same candidates
+  std::string standard = make_model("auto", model_columns("auto"), 0).model->name();
   std::vector<Row> rows;
   for (const std::string& name : names) {
-    MadeModel made = name == kDraft ? MadeModel{} : make_model(name, feature_columns(), 0);
+    MadeModel made = name == kDraft ? MadeModel{} : make_model(name, model_columns(name), 0);
     if (name != kDraft && !made.model) {
       say(made.note);
       continue;
     }
+    FeatureKind kind = feature_kind_of(name);
+    if (!by_kind.contains(kind)) {
+      std::optional<ModelData> data = read_data(options, kind);
+      if (!data) return Environment;
+      if (data->tasks.size() < 2) return say("one task alone says nothing of unseen tasks: name more databases"), Usage;
+      by_kind.emplace(kind, std::move(*data));
+    }
     for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
       say(cat(name, ", ", name_of(holdout)));
-      Evaluation found = evaluate_model(name, *data, holdout, options);
+      Evaluation found = evaluate_model(name, by_kind.at(kind), holdout, options);
       if (!found.problem.empty()) return say(cat(name, ": ", found.problem)), Environment;
       rows.push_back({name, holdout, found});
     }
   }
   if (rows.empty()) return Environment;
-  print(rows, standard, options.json);
+  print(rows, standard, options);
   return Ok;
 }
 
@@ -245,18 +253,20 @@ int show(const Options& options) {
   if (!bytes) return Usage;
   std::optional<ModelHeader> header = model_header(*bytes);
   if (!header) return say(cat(options.files[0], " is no saved cost model")), Usage;
-  MadeModel made = make_model(header->kind, feature_columns(), 0);
+  MadeModel made = make_model(header->kind, model_columns(header->kind), 0);
   Status loaded = made.model ? made.model->load(*bytes) : Status(reject("{a}", Str(made.note)));
   std::string problem = loaded ? "" : to_string(loaded.rejected());
   if (options.json)
     print_json({{"model", header->kind},
                 {"format", header->version},
+                {"features", name_of(feature_kind_of(header->kind))},
                 {"columns", header->columns},
                 {"bytes", bytes->size()},
                 {"problem", problem}});
   else
-    fmt::print("{}, format {}, {} feature columns, {} bytes; {}\n", header->kind, header->version, header->columns,
-               bytes->size(), problem.empty() ? "this program can load it" : problem);
+    fmt::print("{}, format {}, {} feature columns ({}), {} bytes; {}\n", header->kind, header->version, header->columns,
+               name_of(feature_kind_of(header->kind)), bytes->size(),
+               problem.empty() ? "this program can load it" : problem);
   return loaded ? Ok : TargetMissed;
 }
 
@@ -294,6 +304,9 @@ int run_model(int count, char** words) {
   app.add_option("--models", options.models, cat("eval: of draft, ", model_names()));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
+  app.add_option("--recall", options.recall,
+                 "eval: k of the column recall@k: the share of the k fastest among the k scored best")
+      .range(1, 1000000);
   app.add_option("--effort", options.effort, "eval: `full`, or `round`: what a search takes between two batches");
   app.add_option("--model", options.model, cat("train: ", model_names()));
   app.add_option("--output", options.output, "train: the file of the model; data: the database");

@@ -338,10 +338,12 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_sa
   if (tuning.keep_model)
     return refuse("the cost model begins with --model-file, and not with another one; leave one of them away");
   if (tuning.cost_model == "random") return refuse("the cost model `random` learns nothing");
+  if (feature_kind_of(tuning.cost_model) != FeatureKind::Stores)
+    return refuse(cat("a global model goes by stores, and the cost model `", tuning.cost_model, "` does not"));
   if (tuning.objective == Objective::Regression)
     return refuse("a global model has learned the order, and --objective is regression");
   if (is_shipped && is_device(target)) return refuse("the model that comes with tracewright is for processors");
-  MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, feature_columns(), 0);
+  MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
   if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
   std::string error;
   std::optional<std::string> bytes = read_global_model(transfer, error);

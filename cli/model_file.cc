@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
 #include "dsl/base/text.h"
@@ -40,7 +39,7 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
   if (path.empty() || !std::filesystem::exists(path)) return "";
   std::optional<std::string> bytes = read_file(path);
   if (!bytes) return std::nullopt;
-  MadeModel made = make_model(name, feature_columns(), 0, {.models = models});
+  MadeModel made = make_model(name, model_columns(name), 0, {.models = models});
   if (!made.model) return say(made.note), std::nullopt;
   std::optional<ModelHeader> header = model_header(*bytes);
   if (header && header->kind != made.model->name())

@@ -19,5 +19,5 @@ libraries=(-ltorch -ltorch_cpu -lc10)
 out=${1:-$here/../lib/libtracewright_torch.so}
 
 "$compiler" -std=c++20 -O1 -w -fPIC -shared "-D_GLIBCXX_USE_CXX11_ABI=$abi" "-I$here" "-I$torch/include" "-I$torch/include/torch/csrc/api/include" \
-  "$here/costmodel/torch/mlp.cc" -o "$out" "-L$torch/lib" -Wl,--no-as-needed "${libraries[@]}" "-Wl,-rpath,$torch/lib"
+  "$here"/costmodel/torch/*.cc -o "$out" "-L$torch/lib" -Wl,--no-as-needed "${libraries[@]}" "-Wl,-rpath,$torch/lib"
 echo "built $(cd "$(dirname "$out")" && pwd)/$(basename "$out") against $torch"

@@ -26,10 +26,10 @@ install(FILES docs/bundle.md DESTINATION . RENAME README.md ${in_bundle})
 install(FILES LICENSE DESTINATION . ${in_bundle})
 install(FILES docs/commands.md docs/language.md DESTINATION share/doc ${in_bundle})
 
-# The plugin includes these two of ours, and what they include.
+# What the plugin is made of.
 install(PROGRAMS cmake/build_torch_plugin.sh DESTINATION torch ${in_bundle})
-install(FILES costmodel/torch/mlp.cc DESTINATION torch/costmodel/torch ${in_bundle})
-install(FILES costmodel/mlp_abi.h DESTINATION torch/costmodel ${in_bundle})
+install(DIRECTORY costmodel/torch DESTINATION torch/costmodel ${in_bundle})
+install(FILES costmodel/network_abi.h DESTINATION torch/costmodel ${in_bundle})
 install(FILES dsl/base/rng.h dsl/base/arena.h DESTINATION torch/dsl/base ${in_bundle})
 
 # Terms of what is linked in or lies beside.

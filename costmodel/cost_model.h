@@ -14,8 +14,8 @@ namespace tw {
 
 using i32 = std::int32_t;
 
-// Candidates as ragged matrices: candidate c has the rows first_row[c] .. first_row[c + 1] (one per
-// buffer store), each of `columns` numbers, all in one row-major block. A candidate may have no
+// Candidates as ragged matrices: candidate c has the rows first_row[c] .. first_row[c + 1] (what a
+// row is: feature_kind.h), each of `columns` numbers, all in one row-major block. A candidate may have no
 // rows.
 struct FeatureBatch {
   int columns = 0;

@@ -62,7 +62,7 @@ Dataset part_of(const Dataset& data, const std::function<bool(int)>& keep) {
 }
 
 Evaluation evaluate(const std::function<std::unique_ptr<CostModel>()>& make, const Dataset& data,
-                    std::span<const int> fold, Effort effort) {
+                    std::span<const int> fold, Effort effort, int k) {
   Evaluation out;
   int folds = folds_in(fold);
   for (int f = 0; f < folds; ++f) {
@@ -75,13 +75,13 @@ Evaluation evaluate(const std::function<std::unique_ptr<CostModel>()>& make, con
     begin = seconds_now();
     std::vector<float> scores = model->predict(held_out.features);
     out.scoring_seconds += (seconds_now() - begin) / std::max(1, data.size());
-    add(out.accuracy, accuracy(scores, held_out.seconds, held_out.group));
+    add(out.accuracy, accuracy(scores, held_out.seconds, held_out.group, k));
   }
   out.accuracy = mean_of(out.accuracy);
   return out;
 }
 
-Evaluation evaluate(std::span<const float> scores, const Dataset& data, std::span<const int> fold) {
+Evaluation evaluate(std::span<const float> scores, const Dataset& data, std::span<const int> fold, int k) {
   Evaluation out;
   for (int f = 0; f < folds_in(fold); ++f) {
     std::vector<float> own;
@@ -89,7 +89,7 @@ Evaluation evaluate(std::span<const float> scores, const Dataset& data, std::spa
       if (fold[i] == f) own.push_back(scores[i]);
     }
     Dataset held_out = part_of(data, [&](int i) { return fold[i] == f; });
-    add(out.accuracy, accuracy(own, held_out.seconds, held_out.group));
+    add(out.accuracy, accuracy(own, held_out.seconds, held_out.group, k));
   }
   out.accuracy = mean_of(out.accuracy);
   return out;

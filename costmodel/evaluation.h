@@ -26,11 +26,12 @@ struct Evaluation {
   double scoring_seconds = 0;   // of one candidate
   std::string problem;          // not empty: some fold could not be learned, and the rest is without meaning
 };
-// Makes a model for each fold, trains it on the other folds (`effort`), and lets it score the fold.
+// Makes a model for each fold, trains it on the other folds (`effort`), and lets it score the fold. k: of recall
+// (accuracy.h).
 Evaluation evaluate(const std::function<std::unique_ptr<CostModel>()>& make, const Dataset& data,
-                    std::span<const int> fold, Effort effort);
+                    std::span<const int> fold, Effort effort, int k = 10);
 // The same for scores that come from no training, such as those of the draft model: one per candidate.
-Evaluation evaluate(std::span<const float> scores, const Dataset& data, std::span<const int> fold);
+Evaluation evaluate(std::span<const float> scores, const Dataset& data, std::span<const int> fold, int k = 10);
 
 // The candidates of a dataset for which `keep` says so.
 Dataset part_of(const Dataset& data, const std::function<bool(int)>& keep);

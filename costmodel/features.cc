@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "costmodel/log_scale.h"
 #include "dsl/base/check.h"
 
 namespace tw {
@@ -40,7 +41,6 @@ const char* const kBufferNames[kBufferColumns] = {"read",
 const char* const kSurroundingNames[] = {
     "alloc_bytes", "alloc_elements_all", "alloc_outer", "alloc_inner", "outer_prod", "loops", "auto_unroll_max_step"};
 
-float slog(double value) { return std::log2(static_cast<float>(std::min(std::fabs(value), 1e30)) + 1.0f); }
 // 0 where both are equal, negative where a is smaller; in powers of two.
 float ratio(double a, double b) { return std::clamp(std::log2(static_cast<float>((a + 1) / (b + 1))), -30.0f, 30.0f); }
 float flag(bool value) { return value ? 1.0f : 0.0f; }

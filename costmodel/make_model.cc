@@ -1,8 +1,10 @@
 #include "costmodel/make_model.h"
 
+#include <algorithm>
+
 #include "costmodel/ensemble.h"
-#include "costmodel/mlp_model.h"
 #include "costmodel/model_bytes.h"
+#include "costmodel/network_model.h"
 #include "costmodel/random_model.h"
 #include "costmodel/tree_model.h"
 #include "costmodel/xgboost_model.h"
@@ -12,10 +14,12 @@
 namespace tw {
 namespace {
 
-MadeModel make_mlp(int columns, u64 seed, const ModelOptions& options) {
+template <const NetworkForm& form>
+MadeModel make_network(int columns, u64 seed, const ModelOptions& options) {
   std::string why;
-  MadeModel made{open_mlp_model(columns, seed, options.objective, &why), ""};
-  if (!made.model) made.note = cat("the cost model `mlp` needs the LibTorch plugin, which did not open: ", why);
+  MadeModel made{open_network_model(form, columns, seed, options.objective, &why), ""};
+  if (!made.model)
+    made.note = cat("the cost model `", form.name, "` needs the LibTorch plugin, which did not open: ", why);
   return made;
 }
 
@@ -38,7 +42,7 @@ MadeModel make_random(int columns, u64 seed, const ModelOptions&) {
 }
 
 MadeModel make_auto(int columns, u64 seed, const ModelOptions& options) {
-  MadeModel mlp = make_mlp(columns, seed, options);
+  MadeModel mlp = make_network<kMlp>(columns, seed, options);
   if (mlp.model) return mlp;
   MadeModel tree = make_tree(columns, seed, options);
   tree.note = cat("using the built-in cost model `tree`: ", mlp.note);
@@ -48,11 +52,16 @@ MadeModel make_auto(int columns, u64 seed, const ModelOptions& options) {
 struct Row {
   const char* name;
   MadeModel (*make)(int columns, u64 seed, const ModelOptions& options);
+  FeatureKind features = FeatureKind::Stores;
 };
 constexpr Row models[] = {{"auto", make_auto},
-                          {"mlp", make_mlp},
+                          {"mlp", make_network<kMlp>},
+                          {"treegru", make_network<kTreeGru>, FeatureKind::Loops},
+                          {"tlp", make_network<kTlp>, FeatureKind::Tokens},
                           {"xgboost", make_xgboost<kXgboost>},
                           {"xgboost-reference", make_xgboost<kXgboostReference>},
+                          {"xgboost-relation", make_xgboost<kXgboostRelation>, FeatureKind::Relation},
+                          {"xgboost-knobs", make_xgboost<kXgboostKnobs>, FeatureKind::Knobs},
                           {"tree", make_tree},
                           {"random", make_random}};
 
@@ -88,6 +97,13 @@ MadeModel open_model(std::string_view bytes, int columns) {
   if (Status loaded = made.model->load(bytes); !loaded) return {nullptr, to_string(loaded.rejected())};
   return made;
 }
+
+FeatureKind feature_kind_of(std::string_view name) {
+  const auto* row = std::find_if(std::begin(models), std::end(models), [&](const Row& r) { return name == r.name; });
+  return row == std::end(models) ? FeatureKind::Stores : row->features;
+}
+
+int model_columns(std::string_view name) { return columns_of(feature_kind_of(name)); }
 
 std::string model_names() {
   std::vector<std::string> names;

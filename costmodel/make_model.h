@@ -4,6 +4,7 @@
 #include <string>
 
 #include "costmodel/cost_model.h"
+#include "costmodel/feature_kind.h"
 #include "costmodel/objective.h"
 
 namespace tw {
@@ -18,16 +19,21 @@ struct MadeModel {
   std::string note;                  // a sentence for the user; empty if there is nothing to say
 };
 
-// "mlp" (LibTorch), "xgboost" and "xgboost-reference" (XGBoost; the latter with TVM's hyper-parameters), "tree" (built
-// in), "random" (baseline), or "auto": mlp where its plugin opens, else tree, and `note` says which and why. `columns`
-// is the number of features per row.
+// "mlp", "treegru" and "tlp" (LibTorch), "xgboost" and "xgboost-reference" (XGBoost; the latter with TVM's
+// hyper-parameters), "xgboost-relation" and "xgboost-knobs" (XGBoost on other features), "tree" (built in), "random"
+// (baseline), or "auto": mlp where its plugin opens, else tree, and `note` says which and why. `columns` is the number
+// of features per row, model_columns(name) for candidates.
 MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
 // The model whose saved bytes these are (CostModel::save), as it was; its kind is in the bytes. Null with a note where
 // it cannot run here, or the bytes are none of this version.
 MadeModel open_model(std::string_view bytes, int columns);
 
-// "auto, mlp, xgboost, xgboost-reference, tree, random"
+// The rows that a model of this name sees; stores, if there is no such model.
+FeatureKind feature_kind_of(std::string_view name);
+int model_columns(std::string_view name);
+
+// "auto, mlp, treegru, ..."
 std::string model_names();
 
 }  // namespace tw

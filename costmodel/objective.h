@@ -1,5 +1,5 @@
 // What a cost model learns of measured candidates, and the losses of the boosted models as derivatives by the scores.
-// The network has the same losses in LibTorch (torch/mlp.cc).
+// Networks have the same losses in LibTorch (torch/training.cc).
 #pragma once
 #include <optional>
 #include <span>

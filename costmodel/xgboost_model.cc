@@ -14,6 +14,11 @@
 namespace tw {
 namespace {
 
+XgboostForm named(const char* name, XgboostForm form) {
+  form.name = name;
+  return form;
+}
+
 using xgboost::Api;
 using xgboost::Handle;
 using Owned = std::unique_ptr<void, int (*)(Handle)>;
@@ -319,6 +324,9 @@ const XgboostForm kXgboostReference = {.name = "xgboost-reference",
                                        .patience = 50,
                                        .stops_on_learned = true,
                                        .least_candidates = 100};
+
+const XgboostForm kXgboostRelation = named("xgboost-relation", kXgboost),
+                  kXgboostKnobs = named("xgboost-knobs", kXgboost);
 
 std::unique_ptr<CostModel> open_xgboost_model(const XgboostForm& form, int columns, u64 seed, Objective objective,
                                               std::string* why) {

@@ -1,5 +1,5 @@
 // Gradient boosted trees by XGBoost, as MetaSchedule uses them (arXiv 2205.13603; TVM's XGBModel): a tree sees one row
-// (a buffer store), the score of a candidate is the sum over its rows, and the loss is on that sum. Its derivative by
+// (say, a store), the score of a candidate is the sum over its rows, and the loss is on that sum. Its derivative by
 // each row's part is the one by the score, so all rows of a candidate get the same gradient. XGBoost knows none of
 // this: it is handed gradients.
 #pragma once
@@ -36,6 +36,9 @@ struct XgboostForm {
 extern const XgboostForm kXgboost;
 // TVM's hyper-parameters: deep trees, as many as lower the loss, a squared error weighted by the relative speed.
 extern const XgboostForm kXgboostReference;
+
+// kXgboost on the rows of other feature kinds (feature_kind.h).
+extern const XgboostForm kXgboostRelation, kXgboostKnobs;
 
 // Opens the library and makes a model. Null if that is not possible; then *why says what was wrong.
 std::unique_ptr<CostModel> open_xgboost_model(const XgboostForm& form, int columns, u64 seed, Objective objective,

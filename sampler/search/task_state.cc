@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "costmodel/make_model.h"
 #include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
@@ -258,6 +259,7 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   std::string errors;
   state.space = make_candidate_space(task.program.program, *uses, library, task.target, errors, 1, stop);
   state.space.feature_target.rates = options.rates;
+  state.space.features = feature_kind_of(options.cost_model);
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";

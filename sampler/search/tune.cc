@@ -169,7 +169,7 @@ class Tuner {
     // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
     std::string name = global.model && options_.cost_model == "auto" ? "tree" : options_.cost_model;
     MadeModel made =
-        make_model(name, feature_columns(), options_.seed,
+        make_model(name, model_columns(name), options_.seed,
                    {.objective = global.model ? Objective::Rank : options_.objective, .models = search_.models()});
     for (const std::string& note : {made.note, global.note}) {
       if (!note.empty()) observer_.on_message(note);
@@ -191,7 +191,7 @@ class Tuner {
   // Null where none is given, or it is not used; with a note where it cannot be.
   MadeModel global_model() const {
     bool is_used = !options_.global_model.empty() && options_.model_bytes.empty() && search_.has_transfer() &&
-                   options_.cost_model != "random";
+                   options_.cost_model != "random" && feature_kind_of(options_.cost_model) == FeatureKind::Stores;
     if (!is_used) return {};
     MadeModel made = open_model(options_.global_model, feature_columns());
     if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
@@ -406,7 +406,7 @@ class Tuner {
   // The same number of candidates of every task, oldest first.
   Dataset dataset() const {
     Dataset data;
-    data.features.columns = feature_columns();
+    data.features.columns = model_columns(options_.cost_model);
     for (std::size_t i = 0; i < states_.size(); ++i) {
       states_[i].sample.each([&](const auto& entry) {
         data.features.add(entry.value.features);

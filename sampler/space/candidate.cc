@@ -71,7 +71,7 @@ CandidateBuilder::CandidateBuilder(const CandidateSpace& space)
     : space_(space),
       arena_(1 << 18),
       replay_(arena_, space.base),
-      extractor_(space.feature_target),
+      extractor_(space.features, space.feature_target),
       draft_(space.feature_target) {
   if (space.gpu) gpu_draft_.emplace(*space.gpu);
 }
@@ -115,7 +115,7 @@ Result<Program> CandidateBuilder::finish(Candidate& candidate, std::vector<float
     return state.program();
   }
   if (rows) {
-    extractor_.extract(state.program(), *rows);
+    extractor_.extract(state.program(), sketch.trace, candidate.decisions, *rows);
     candidate.draft = extractor_.draft_seconds();
     laps.lap(seconds_.features);
   }

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "costmodel/draft_model.h"
-#include "costmodel/features.h"
 #include "costmodel/gpu/gpu_draft.h"
+#include "costmodel/row_extractor.h"
 #include "sampler/draw/prefix_replay.h"
 #include "sampler/space/known.h"
 #include "sampler/space/native_posts.h"
@@ -30,7 +30,8 @@ struct CandidateSpace {
   const rules::Library* library = nullptr;
   rules::TargetFacts facts;
   FeatureTarget feature_target;
-  std::optional<GpuDevice> gpu;  // then drafts are those of its analytic model
+  FeatureKind features = FeatureKind::Stores;  // that the cost model wants
+  std::optional<GpuDevice> gpu;                // then drafts are those of its analytic model
   // Results of with_fork() by sketch, fork and alternative; -1 = there is no such sketch.
   std::map<std::tuple<int, std::size_t, int>, int> ways;
   std::shared_ptr<PostFaults> post_faults = std::make_shared<PostFaults>();
@@ -85,7 +86,7 @@ class CandidateBuilder {
   const CandidateSpace& space_;
   Arena arena_;
   PrefixReplay replay_;
-  FeatureExtractor extractor_;
+  RowExtractor extractor_;
   DraftModel draft_;
   std::optional<GpuDraft> gpu_draft_;
   BuildSeconds seconds_;

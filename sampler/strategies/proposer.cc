@@ -222,7 +222,7 @@ std::optional<float> Proposer::best_measured() {
 FeatureBatch Proposer::features_of(const std::vector<Candidate>& candidates,
                                    std::vector<std::vector<float>>& missing) const {
   FeatureBatch batch;
-  batch.columns = feature_columns();
+  batch.columns = columns_of(round_.space.features);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::vector<float>* kept = round_.known.features(candidates[i].program);
     batch.add(kept ? *kept : missing[i]);

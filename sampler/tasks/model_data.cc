@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "costmodel/features.h"
+#include "costmodel/row_extractor.h"
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
@@ -18,8 +18,8 @@ namespace {
 // Features of the programs of one task's records.
 class RecordReader {
  public:
-  RecordReader(OwnedProgram program, const Target& target)
-      : program_(std::move(program)), extractor_(feature_target_of(target)) {}
+  RecordReader(OwnedProgram program, const Target& target, FeatureKind features)
+      : program_(std::move(program)), extractor_(features, feature_target_of(target)) {}
 
   // False, and why, if the trace is none, or does not apply.
   bool read(const Record& record, std::vector<float>& rows, std::string& why) {
@@ -31,17 +31,18 @@ class RecordReader {
     State state(arena, program_.program);
     if (Status replayed = replay(*trace, state, ReplayMode::Strict); !replayed)
       return why = cat("record ", record.id, ": ", to_string(replayed.rejected())), false;
-    extractor_.extract(state.program(), rows);
+    extractor_.extract(state.program(), *trace, trace->decisions(), rows);
     return true;
   }
   double draft_seconds() const { return extractor_.draft_seconds(); }
 
  private:
   OwnedProgram program_;
-  FeatureExtractor extractor_;
+  RowExtractor extractor_;
 };
 
-std::optional<RecordReader> reader_of(Database& database, const TaskSummary& task, std::string& why) {
+std::optional<RecordReader> reader_of(Database& database, const TaskSummary& task, FeatureKind features,
+                                      std::string& why) {
   DatabaseResult<std::string> text = database.workload_text(task.workload);
   if (!text || text->empty()) return why = cat("the workload of `", task.task, "` is missing"), std::nullopt;
   Source workload{task.task, *text}, target_text{task.task, task.target};
@@ -49,7 +50,7 @@ std::optional<RecordReader> reader_of(Database& database, const TaskSummary& tas
   std::optional<OwnedProgram> program = parse_program(workload, workload_problems);
   std::optional<Target> target = parse_target(task.target, 0, target_problems);
   if (!program || !target) return why = workload_problems.render() + target_problems.render(), std::nullopt;
-  return RecordReader(std::move(*program), *target);
+  return RecordReader(std::move(*program), *target, features);
 }
 
 const MachineSummary& busiest(const TaskSummary& task) {
@@ -65,13 +66,13 @@ void leave_out(ModelData& data, i64 records, const std::string& why) {
 }  // namespace
 
 DatabaseStatus add_model_data(ModelData& data, Database& database, const std::function<bool()>& stop) {
-  data.data.features.columns = feature_columns();
+  data.data.features.columns = columns_of(data.features);
   auto summaries = database.tasks();
   if (!summaries) return DatabaseError{summaries.error()};
   for (const TaskSummary& summary : *summaries) {
     if (summary.machines.empty() || (stop && stop())) continue;
     std::string machine = busiest(summary).machine, why;
-    std::optional<RecordReader> reader = reader_of(database, summary, why);
+    std::optional<RecordReader> reader = reader_of(database, summary, data.features, why);
     if (!reader) {
       leave_out(data, summary.trials, why);
       continue;

@@ -1,11 +1,13 @@
-// Data for cost models out of databases: the trace of each record is replayed, and the features of its program are
-// extracted. Nothing is built of rules, compiled or run, so any database will do, whatever list it was tuned with.
+// Data for cost models out of databases: the trace of each record is replayed, and features of the kind that the model
+// wants are extracted of it and its program. Nothing is built of rules, compiled or run, so any database will do,
+// whatever list it was tuned with.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "costmodel/cost_model.h"
+#include "costmodel/feature_kind.h"
 #include "runtime/store/database.h"
 
 namespace tw {
@@ -16,7 +18,8 @@ struct ModelData {
     std::string name, workload, target, machine;
     int candidates = 0, failed = 0;
   };
-  Dataset data;              // group: number of the task
+  FeatureKind features = FeatureKind::Stores;  // of `data`
+  Dataset data;                                // group: number of the task
   std::vector<float> draft;  // for each candidate: what the draft model says, as a score (higher is faster)
   std::vector<Task> tasks;
   i64 left_out = 0;            // records that this version cannot replay

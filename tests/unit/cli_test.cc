@@ -335,6 +335,7 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
     EXPECT_GT(row.at("top1").as_double(), 0);
     EXPECT_GE(row.at("top5").as_double(), row.at("top1").as_double());
     EXPECT_FALSE(row.at("default").as_bool()) << "none of these three";
+    EXPECT_EQ(row.at("recall_at").as_int64(), 10);
   }
   EXPECT_GT(pairwise["tree within tasks"], pairwise["random within tasks"] + 0.1);
   EXPECT_NEAR(pairwise["random unseen tasks"], 0.5, 0.1);
@@ -342,8 +343,9 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
   // Exported records are as good as the database.
   ASSERT_EQ(run({"db", "export", "records.db", "--file", "records.jsonl"}).code, 0);
   boost::json::object again =
-      run_json({"model", "eval", "records.jsonl", "--models", "draft", "--folds", "2", "--json"});
+      run_json({"model", "eval", "records.jsonl", "--models", "draft", "--folds", "2", "--recall", "3", "--json"});
   EXPECT_EQ(again.at("models").at(0).at("pairwise").as_double(), pairwise["draft within tasks"]);
+  EXPECT_EQ(again.at("models").at(0).at("recall_at").as_int64(), 3);
 
   ASSERT_EQ(run({"model", "train", "records.db", "--model", "tree", "--output", "my.model"}).code, 0);
   EXPECT_EQ(run_json({"model", "show", "my.model", "--json"}).at("model").as_string(), "tree");
@@ -392,6 +394,7 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   fails({"one.yaml"}, "--transfer one.yaml: one.yaml: it is no saved cost model");
   fails({"shipped", "--model-file", "x"}, "begins with --model-file, and not with another one");
   fails({"shipped", "--model", "random"}, "the cost model `random` learns nothing");
+  fails({"shipped", "--model", "treegru"}, "a global model goes by stores, and the cost model `treegru` does not");
   fails({"shipped", "--objective", "regression"}, "a global model has learned the order");
   fails({"shipped", "--strategy", "reference"},
         "the strategy `reference` picks its batches itself and has no `transfer`");

@@ -1,5 +1,5 @@
 // The built-in cost models, their choice by name, and the measures of accuracy. Nothing here loads
-// LibTorch: mlp_test does.
+// LibTorch: network_test does.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -225,8 +225,8 @@ TEST(MakeModel, KnowsItsNames) {
   const MadeModel unknown = make_model("trea", 164, 1);
   EXPECT_EQ(unknown.model, nullptr);
   EXPECT_EQ(unknown.note,
-            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, xgboost, xgboost-reference, tree, "
-            "random)");
+            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, treegru, tlp, xgboost, "
+            "xgboost-reference, xgboost-relation, xgboost-knobs, tree, random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {

@@ -9,7 +9,8 @@
 #include <set>
 
 #include "costmodel/evaluation.h"
-#include "costmodel/features.h"
+#include "costmodel/make_model.h"
+#include "costmodel/row_extractor.h"
 #include "dsl/base/rng.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "sampler/space/candidate.h"
@@ -110,11 +111,16 @@ TEST(Evaluation, ScoresWithoutTrainingAreHeldOutTheSameWay) {
   for (int i = 0; i < data.size(); ++i) scores[i] = static_cast<float>(-data.seconds[i]);
   EXPECT_EQ(evaluate(scores, data, fold).accuracy.pairwise, 1);
   EXPECT_EQ(evaluate(scores, data, fold).accuracy.groups, 16);
+  EXPECT_EQ(evaluate(scores, data, fold).accuracy.k, 10);
+  EXPECT_EQ(evaluate(scores, data, fold, 3).accuracy.k, 3);
 }
 
 // ---- out of databases
 
-class ModelDataOfATune : public Search {};
+class ModelDataOfATune : public Search {
+ protected:
+  void expect_features_of_the_search(Database& stored, FeatureKind kind);
+};
 
 TEST_F(ModelDataOfATune, HasTheFeaturesAndTimesOfItsTrials) {
   Database stored = database("a.db");
@@ -125,8 +131,14 @@ TEST_F(ModelDataOfATune, HasTheFeaturesAndTimesOfItsTrials) {
   Watcher watcher;
   run(options(), stored, &measurer, watcher);
 
-  ModelData data;
+  for (FeatureKind kind : kFeatureKinds) expect_features_of_the_search(stored, kind);
+}
+
+void ModelDataOfATune::expect_features_of_the_search(Database& stored, FeatureKind kind) {
+  SCOPED_TRACE(name_of(kind));
+  ModelData data{.features = kind};
   ASSERT_TRUE(add_model_data(data, stored));
+  EXPECT_EQ(data.data.features.columns, columns_of(kind));
   ASSERT_EQ(data.tasks.size(), 2u);
   EXPECT_EQ(data.tasks[0].name, "dense");
   std::vector<Record> list = trials(stored);
@@ -139,6 +151,7 @@ TEST_F(ModelDataOfATune, HasTheFeaturesAndTimesOfItsTrials) {
   std::string errors;
   CandidateSpace space =
       make_candidate_space(tasks_[0].program.program, *library().find_set("cpu"), library(), tasks_[0].target, errors);
+  space.features = kind;
   CandidateBuilder builder(space);
   int compared = 0;
   for (int i = 0, place = 0; i < data.data.size(); ++i) {
@@ -181,6 +194,25 @@ TEST_F(ModelDataOfATune, TakesOneMachineOfEachTaskAndLeavesOutWhatItCannotReplay
   EXPECT_EQ(after.data.seconds, before.data.seconds);
   EXPECT_EQ(after.left_out, before.left_out + 1);
   EXPECT_NE(after.first_left_out, "");
+}
+
+// The search extracts what its model wants. Models whose library is not there are passed over.
+TEST_F(ModelDataOfATune, ASearchGivesEveryModelItsOwnRows) {
+  for (std::string name : {"treegru", "tlp", "xgboost-relation", "xgboost-knobs"}) {
+    if (!make_model(name, model_columns(name), 1).model) continue;
+    Database stored = database(name + ".db");
+    FakeMeasurer measurer;
+    Watcher watcher;
+    TuneOptions how = options();
+    how.cost_model = name;
+    how.keep_model = true;
+    TuneResult result = run(how, stored, &measurer, watcher);
+    EXPECT_EQ(result.error, "");
+    EXPECT_EQ(result.measured, kTrials + kSoftmaxSpace) << name;
+    EXPECT_GT(result.most_learned, 20);
+    EXPECT_TRUE(make_model(name, model_columns(name), 1).model->load(result.model_bytes)) << name;
+    for (const std::string& message : watcher.messages) EXPECT_EQ(message.find("cost model"), std::string::npos);
+  }
 }
 
 TEST_F(ModelDataOfATune, DatabasesAddUp) {

@@ -57,6 +57,20 @@ TEST_F(Xgboost, ReferenceLearns) {
   EXPECT_GE(known.top5, 0.9) << to_string(known);
 }
 
+// Those on other rows: the form is the same, files are not.
+TEST_F(Xgboost, OnOtherRowsIsAModelOfItsOwn) {
+  for (const char* name : {"xgboost-relation", "xgboost-knobs"}) {
+    check_learns(maker(name), Effort::Round, 0.9);
+    check_learns_speed(maker(name, Objective::Regression), Effort::Full, 0.15);
+    check_repeats_itself(maker(name));
+    check_saves_and_loads(maker(name));
+    check_rejects_foreign_bytes(maker(name));
+    Status other = maker(name)(64, 1)->load(make_rank(64, 1)->save());
+    ASSERT_FALSE(other);
+    EXPECT_EQ(to_string(other.rejected()), cat("the saved model is of another kind than ", name));
+  }
+}
+
 TEST_F(Xgboost, RanksFailedLast) { check_ranks_failed_last(make_rank, Effort::Round, 0.9); }
 TEST_F(Xgboost, RepeatsItself) { check_repeats_itself(make_rank); }
 TEST_F(Xgboost, SavesAndLoads) {
@@ -202,7 +216,7 @@ class LibraryVariable {
 
 TEST(NoXgboost, IsSaidWithWhatToInstall) {
   LibraryVariable variable("/nowhere/libxgboost.so");
-  for (const char* name : {"xgboost", "xgboost-reference"}) {
+  for (const char* name : {"xgboost", "xgboost-reference", "xgboost-relation", "xgboost-knobs"}) {
     const MadeModel made = make_model(name, 164, 1);
     EXPECT_EQ(made.model, nullptr);
     EXPECT_EQ(made.note, cat("the cost model `", name,

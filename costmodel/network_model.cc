@@ -1,4 +1,4 @@
-#include "costmodel/mlp_model.h"
+#include "costmodel/network_model.h"
 
 #include <dlfcn.h>
 
@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "costmodel/mlp_abi.h"
 #include "costmodel/model_bytes.h"
+#include "costmodel/network_abi.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 
@@ -33,26 +33,26 @@ std::vector<std::filesystem::path> plugin_places() {
 
 // The function table of the plugin at `path`, or null and *why. The plugin stays open: LibTorch
 // cannot be unloaded.
-const tw_mlp_api* open_plugin(const std::filesystem::path& path, std::string* why) {
+const tw_network_api* open_plugin(const std::filesystem::path& path, std::string* why) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     *why = dlerror();
     return nullptr;
   }
-  const auto open = reinterpret_cast<tw_mlp_open_function>(dlsym(library, "tw_mlp_open"));
+  const auto open = reinterpret_cast<tw_network_open_function>(dlsym(library, "tw_network_open"));
   if (!open) {
-    *why = cat(path.string(), " is no cost model plugin: it has no tw_mlp_open");
+    *why = cat(path.string(), " is no cost model plugin: it has no tw_network_open");
     return nullptr;
   }
-  const tw_mlp_api* api = open(TW_MLP_ABI_VERSION);
+  const tw_network_api* api = open(TW_NETWORK_ABI_VERSION);
   if (!api) {
     *why = cat(path.string(), " belongs to another version of tracewright: it does not speak version ",
-               TW_MLP_ABI_VERSION);
+               TW_NETWORK_ABI_VERSION);
   }
   return api;
 }
 
-const tw_mlp_api* find_plugin(std::string* why) {
+const tw_network_api* find_plugin(std::string* why) {
   const std::vector<std::filesystem::path> places = plugin_places();
   for (const std::filesystem::path& place : places) {
     std::error_code unreadable;
@@ -63,36 +63,25 @@ const tw_mlp_api* find_plugin(std::string* why) {
   return nullptr;
 }
 
-constexpr tw_mlp_training full_training = {.from_scratch = 1,
-                                           .max_epochs = 50,
-                                           .patience = 15,
-                                           .held_out_every = 10,
-                                           .batch_size = 64,
-                                           .learning_rate = 3e-3f,
-                                           .weight_decay = 1e-6f,
-                                           .clip_norm = 0.5f};
-// Candidates visited between two rounds: about a tenth of a second, where a round measures for one. Four times as many
-// order the next batches no better (bench/model_bench.cc).
-constexpr int round_visits = 1500;
-constexpr int first_visits = 6000;   // in the first round, when nothing has been learned yet
 constexpr int least_held_out = 640;  // candidates; of fewer, a tenth would be too few to say when to stop
 
 constexpr float full_step_candidates = 64;  // with a base; of fewer, steps are smaller
 
-class MlpModel : public CostModel {
+class NetworkModel : public CostModel {
  public:
-  MlpModel(const tw_mlp_api* api, tw_mlp* network, int columns, u64 seed, Objective objective)
-      : api_(api), network_(network), columns_(columns), seed_(seed), objective_(objective) {}
-  MlpModel(const MlpModel&) = delete;
-  MlpModel& operator=(const MlpModel&) = delete;
-  ~MlpModel() override { api_->destroy(network_); }
+  NetworkModel(const tw_network_api* api, const NetworkForm& form, tw_network* network, int columns, u64 seed,
+               Objective objective)
+      : api_(api), form_(form), network_(network), columns_(columns), seed_(seed), objective_(objective) {}
+  NetworkModel(const NetworkModel&) = delete;
+  NetworkModel& operator=(const NetworkModel&) = delete;
+  ~NetworkModel() override { api_->destroy(network_); }
 
-  const char* name() const override { return "mlp"; }
+  const char* name() const override { return form_.name; }
 
   std::vector<float> predict(const FeatureBatch& batch) const override {
     std::vector<float> scores(batch.size());
-    const tw_mlp_batch view = view_of(batch);
-    tw_mlp_error error{};
+    const tw_network_batch view = view_of(batch);
+    tw_network_error error{};
     const bool failed = api_->predict(network_, &view, scores.data(), &error) != 0;
     if (failed) check_failed("the network predicts", __FILE__, __LINE__, error.text);
     return scores;
@@ -102,13 +91,13 @@ class MlpModel : public CostModel {
     TrainReport report{.candidates = data.size()};
     if (data.size() < 2) return report;
     const std::vector<float> speed = relative_speed(data.seconds, data.group);
-    const tw_mlp_data view{view_of(data.features), speed.data(), data.group.data(),
-                           data.base.empty() ? nullptr : data.base.data()};
-    tw_mlp_training options = training_for(data.size(), effort);
+    const tw_network_data view{view_of(data.features), speed.data(), data.group.data(),
+                               data.base.empty() ? nullptr : data.base.data()};
+    tw_network_training options = training_for(data.size(), effort);
     // What few candidates say beyond the base is little: steps in proportion do not spoil its order.
     if (view.base) options.learning_rate *= std::min(1.0f, static_cast<float>(data.size()) / full_step_candidates);
-    tw_mlp_report done{};
-    tw_mlp_error error{};
+    tw_network_report done{};
+    tw_network_error error{};
     if (api_->train(network_, &view, &options, &done, &error) != 0) {
       report.problem = error.text;
       return report;
@@ -135,7 +124,7 @@ class MlpModel : public CostModel {
     u64 seed = 0;
     std::string_view network;
     if (!in.get(seed) || !in.get_text(network) || !in.at_end()) return damaged_model();
-    tw_mlp_error error{};
+    tw_network_error error{};
     if (api_->load(network_, network.data(), static_cast<i64>(network.size()), &error) != 0) return damaged_model();
     is_trained_ = true;
     seed_ = seed;
@@ -143,30 +132,39 @@ class MlpModel : public CostModel {
   }
 
  private:
-  tw_mlp_batch view_of(const FeatureBatch& batch) const {
+  tw_network_batch view_of(const FeatureBatch& batch) const {
     TW_CHECK(batch.columns == columns_);
     return {batch.values.data(), batch.first_row.data(), batch.size()};
   }
 
   // Between rounds the network goes on from where it is, for a bounded number of visits. Fits from
   // scratch in the same time are worse as soon as the data outgrow the visits.
-  tw_mlp_training training_for(int candidates, Effort effort) const {
-    tw_mlp_training options = full_training;
-    options.objective = objective_ == Objective::Regression ? TW_MLP_REGRESSION : TW_MLP_RANK;
-    options.seed = mix64(seed_ + candidates);
+  tw_network_training training_for(int candidates, Effort effort) const {
+    tw_network_training options = {
+        .objective = objective_ == Objective::Regression ? TW_NETWORK_REGRESSION : TW_NETWORK_RANK,
+        .from_scratch = 1,
+        .max_epochs = form_.max_epochs,
+        .patience = form_.patience,
+        .held_out_every = 10,
+        .batch_size = 64,
+        .learning_rate = form_.learning_rate,
+        .weight_decay = 1e-6f,
+        .clip_norm = 0.5f,
+        .seed = mix64(seed_ + candidates)};
     if (effort == Effort::Full) {
       if (candidates < least_held_out) options.patience = 0;
       return options;
     }
     options.from_scratch = 0;
     options.patience = 0;
-    int visits = is_trained_ ? round_visits : first_visits;
-    options.max_epochs = std::clamp(visits / candidates, 1, full_training.max_epochs);
+    int visits = is_trained_ ? form_.round_visits : form_.first_visits;
+    options.max_epochs = std::clamp(visits / candidates, 1, form_.max_epochs);
     return options;
   }
 
-  const tw_mlp_api* api_;
-  tw_mlp* network_;
+  const tw_network_api* api_;
+  const NetworkForm& form_;
+  tw_network* network_;
   int columns_;
   u64 seed_;
   bool is_trained_ = false;
@@ -175,16 +173,43 @@ class MlpModel : public CostModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> open_mlp_model(int columns, u64 seed, Objective objective, std::string* why) {
-  const tw_mlp_api* api = find_plugin(why);
+// Between two rounds the perceptron takes about a tenth of a second, where a round measures for one. Four times as many
+// visits order the next batches no better (bench/model_bench.cc).
+const NetworkForm kMlp = {.name = "mlp",
+                          .kind = TW_NETWORK_MLP,
+                          .max_epochs = 50,
+                          .patience = 15,
+                          .learning_rate = 3e-3f,
+                          .round_visits = 1500,
+                          .first_visits = 6000};
+
+const NetworkForm kTreeGru = {.name = "treegru",
+                              .kind = TW_NETWORK_TREE_GRU,
+                              .max_epochs = 50,
+                              .patience = 15,
+                              .learning_rate = 3e-3f,
+                              .round_visits = 1500,
+                              .first_visits = 6000};
+
+const NetworkForm kTlp = {.name = "tlp",
+                          .kind = TW_NETWORK_ATTENTION,
+                          .max_epochs = 50,
+                          .patience = 15,
+                          .learning_rate = 3e-3f,
+                          .round_visits = 1500,
+                          .first_visits = 9000};
+
+std::unique_ptr<CostModel> open_network_model(const NetworkForm& form, int columns, u64 seed, Objective objective,
+                                              std::string* why) {
+  const tw_network_api* api = find_plugin(why);
   if (!api) return nullptr;
-  tw_mlp_error error{};
-  tw_mlp* network = api->create(columns, seed, &error);
+  tw_network_error error{};
+  tw_network* network = api->create(form.kind, columns, seed, &error);
   if (!network) {
     *why = error.text;
     return nullptr;
   }
-  return std::make_unique<MlpModel>(api, network, columns, seed, objective);
+  return std::make_unique<NetworkModel>(api, form, network, columns, seed, objective);
 }
 
 }  // namespace tw
