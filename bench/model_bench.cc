@@ -210,7 +210,9 @@ int main(int count, char** words) {
   CLI11_PARSE(app, count, words);
   if (transfer > 1) {
     ModelData data;
-    return bench::read_data(data, paths) ? (bench::compare_transfer(data, {transfer, seeds, unseen_operators, models}), 0) : 1;
+    return bench::read_data(data, paths)
+               ? (bench::compare_transfer(data, {transfer, seeds, unseen_operators, models}), 0)
+               : 1;
   }
   for (const std::string& name : models) {
     std::vector<std::string> parts = split(name + ":usual", ':');

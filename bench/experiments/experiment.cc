@@ -51,8 +51,8 @@ void decode_objective(const Item& item, Objective& out) {
 void decode_choice(const Item& item, SearchChoice& out) {
   SearchEntry entry;
   decode_search(item, entry);
+  out = choice_of(entry);  // before defaults are filled in: nothing is transferred where the arm does not say so
   check_search(entry, "", item.diagnostics);
-  if (!item.diagnostics.has_errors()) out = choice_of(entry);
 }
 
 const std::vector<Key<Arm>>& arm_keys() {

@@ -13,8 +13,8 @@ namespace tw::bench {
 // One way to search: what `tune` would be given.
 struct Arm {
   std::string name;
-  std::string rules;  // of this arm; "" = those of the list
-  SearchChoice search;
+  std::string rules;    // of this arm; "" = those of the list
+  SearchChoice search;  // `transfer` is `none` where it is not said
   std::string model = "auto";
   Objective objective = Objective::Usual;
   i64 trials = 0;  // 0 = as many as the experiment says

@@ -526,6 +526,19 @@ TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
   EXPECT_LE(drawn.rejected, drawn.draws / 100) << drawn.reasons;
 }
 
+// A row of the tile uses the loaded vectors of columns again: not along a loop that moves their operand, too.
+TEST(RegisterTiling, RowsUseTheVectorsOfColumnsAgain) {
+  std::string capsules = space_text(workload("capsule_conv2d", {{"N", i64{1}},
+                                                                {"H", i64{4}},
+                                                                {"W", i64{4}},
+                                                                {"CI", i64{8}},
+                                                                {"CO", i64{32}},
+                                                                {"K", i64{3}},
+                                                                {"padding", i64{1}}}));
+  EXPECT_NE(capsules.find("split(i, [_, r])"), std::string::npos) << capsules;
+  EXPECT_EQ(capsules.find("split(j, [_, r])"), std::string::npos) << "weights move along j";
+}
+
 // Columns that do not fill their last vector may be padded: in a copy of a constant before the call, of another operand
 // in it.
 TEST(RegisterTiling, ColumnsArePaddedWhereTheyFillNoVector) {
