@@ -15,6 +15,7 @@ import matplotlib
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tracewright"  # the same data give the same file
+matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 import matplotlib.pyplot as plt  # noqa: E402
 
 
@@ -35,15 +36,23 @@ def at_each_trial(seeds):
             for place in (lambda n: 0, lambda n: n // 2, lambda n: n - 1)]
 
 
+def corners(*lines):
+    """The trials around which one of the lines changes: all that a drawing needs."""
+    count = len(lines[0])
+    changed = [trial for trial in range(2, count + 1) if any(line[trial - 1] != line[trial - 2] for line in lines)]
+    return sorted({1, count, *changed, *(trial - 1 for trial in changed)})
+
+
 def draw(path):
     curves = read_curves(path)
     figure, axes = plt.subplots(1, len(curves), figsize=(5 * len(curves), 3.6), squeeze=False)
     for axis, (task, arms) in zip(axes[0], curves.items()):
         for number, (arm, seeds) in enumerate(arms.items()):
             least, median, most = at_each_trial(seeds)
-            trials = range(1, len(median) + 1)
-            axis.plot(trials, median, label=arm, color=f"C{number}", linewidth=1.4)
-            axis.fill_between(trials, least, most, color=f"C{number}", alpha=0.12, linewidth=0)
+            trials = corners(least, median, most)
+            at = [[line[trial - 1] for trial in trials] for line in (least, median, most)]
+            axis.plot(trials, at[1], label=arm, color=f"C{number}", linewidth=1.4)
+            axis.fill_between(trials, at[0], at[2], color=f"C{number}", alpha=0.12, linewidth=0)
         axis.set_title(task)
         axis.set_xlabel("trials")
         axis.set_ylim(bottom=0)
