@@ -63,6 +63,7 @@ const std::vector<Key<Arm>>& arm_keys() {
       {"model", [](const Item& item, Arm& arm) { decode_model(item, arm.model); }},
       {"objective", [](const Item& item, Arm& arm) { decode_objective(item, arm.objective); }},
       {"trials", [](const Item& item, Arm& arm) { decode_count(item, arm.trials); }},
+      {"learns_from", [](const Item& item, Arm& arm) { decode_names(item, arm.learns_from); }},
   };
   return keys;
 }

@@ -18,6 +18,9 @@ struct Arm {
   std::string model = "auto";
   Objective objective = Objective::Usual;
   i64 trials = 0;  // 0 = as many as the experiment says
+  // Tasks of the list that are tuned before, each with as many trials as the experiment says: the cost model that has
+  // learned from them is the global one of the arm's searches (costmodel/transfer_model.h).
+  std::vector<std::string> learns_from;
 };
 
 struct Experiment {

@@ -200,6 +200,16 @@ bool measure_rates(StoredResults& results) {
   return results.set_rates(rates.value_or(MachineRates()));
 }
 
+// The model of an arm that learns from other tasks; "" after a message.
+std::string learn_from_others(const Surroundings& with, const Arm& arm, i64 trials, int seed) {
+  std::vector<TuneTask> sources;
+  for (const TuneTask* task : tasks_of(with.list, arm.learns_from)) sources.push_back(*task);
+  std::string problem = sources.empty() ? "some of the tasks that it learns from are not in the list" : "", model;
+  if (problem.empty()) model = learned_model(with, sources, arm, trials, static_cast<u64>(seed), problem);
+  if (!problem.empty()) say(cat(arm.name, ", seed ", seed, ": ", problem));
+  return model;
+}
+
 bool run_experiment(const std::string& file, const Options& options, Measurer* measurer) {
   std::string messages;
   std::optional<Experiment> experiment = load_experiment(file, messages);
@@ -214,6 +224,8 @@ bool run_experiment(const std::string& file, const Options& options, Measurer* m
   if (!results) return say(messages), false;
   if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), false;
   int seeds = options.seeds > 0 ? options.seeds : experiment->seeds;
+  Surroundings with{*list, *results, measurer, base.string() + ".scratch.db", stop_wanted};
+  std::map<std::pair<const Arm*, int>, std::string> learned;  // models, by arm and seed
   std::vector<Cell> cells;
   for (const TuneTask* task : tasks) {
     for (const Arm& arm : experiment->arms) {
@@ -221,8 +233,9 @@ bool run_experiment(const std::string& file, const Options& options, Measurer* m
       Cell& cell = cells.emplace_back(Cell{task, &arm, {}});
       i64 trials = options.trials > 0 ? options.trials : arm.trials > 0 ? arm.trials : experiment->trials;
       for (int seed = 0; seed < seeds && !stop_wanted; ++seed) {
-        ArmRun run = run_arm(*list, *task, arm, trials, static_cast<u64>(seed), *results, measurer,
-                             base.string() + ".scratch.db", stop_wanted);
+        auto [model, is_new] = learned.try_emplace({&arm, seed});
+        if (is_new && !arm.learns_from.empty()) model->second = learn_from_others(with, arm, experiment->trials, seed);
+        ArmRun run = run_arm(with, *task, arm, trials, static_cast<u64>(seed), model->second);
         std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task->name.c_str(),
                      arm.name.c_str(), seed, gflops(*task, best_after(run.seconds, run.seconds.size())),
                      run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());

@@ -10,7 +10,7 @@ namespace {
 
 class Collector : public TuneObserver {
  public:
-  Collector(ArmRun& run, const StoredResults::OfTask& known) : run_(run), known_(known) {}
+  Collector(ArmRun& run, StoredResults& results) : run_(run), results_(results) {}
 
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record& last) override {
     double before = best_after(run_.seconds, run_.seconds.size());
@@ -19,20 +19,18 @@ class Collector : public TuneObserver {
     if (run_.seconds.size() == 1 && last.ok()) run_.first = run_.best;
     if (last.status == Record::not_recorded) {
       ++run_.unknown;
-    } else if (!known_.count(last.program)) {
+    } else if (!results_.of(last.workload, last.target).count(last.program)) {
       measured_.push_back(last);
     }
   }
-  void on_message(const std::string& text) override { messages_ += text + "\n"; }
+  void on_message(const std::string&) override {}
 
   const std::vector<Record>& measured() const { return measured_; }  // that were not known before
-  const std::string& messages() const { return messages_; }
 
  private:
   ArmRun& run_;
-  const StoredResults::OfTask& known_;
+  StoredResults& results_;
   std::vector<Record> measured_;
-  std::string messages_;
 };
 
 void remove_database(const std::string& path) {
@@ -40,47 +38,74 @@ void remove_database(const std::string& path) {
   for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path + end, ignored);
 }
 
-}  // namespace
-
-ArmRun run_arm(const LoadedList& list, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
-               StoredResults& results, Measurer* measurer, const std::string& scratch, const std::atomic<bool>& stop) {
-  ArmRun run;
-  TaskKey key = key_of(task);
-  const StoredResults::OfTask& known = results.of(key.workload, key.target);
-  auto find = [&known](const TuneTask&, const Hash128& program) {
-    auto found = known.find(to_hex(program));
-    return found == known.end() ? nullptr : &found->second;
-  };
-  TuneOptions options{.trials = trials,
-                      .seed = seed,
-                      .overlaps = false,  // as in the papers, a batch is searched with all results before it
-                      .rules = arm.rules.empty() ? list.list.rules.value : arm.rules,
-                      .search = arm.search,
-                      .cost_model = arm.model,
-                      .objective = arm.objective,
-                      .replay_measurements = !measurer,
-                      .known = find,
-                      .rates = results.rates()};
-  if (arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
-    std::optional<std::string> global = read_global_model(arm.search.transfer, run.problem);
-    if (!global) return run;
-    options.global_model = std::move(*global);
+TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
+                       u64 seed) {
+  std::map<std::string, const StoredResults::OfTask*> known;  // by name
+  for (const TuneTask& task : tasks) {
+    TaskKey key = key_of(task);
+    known[task.name] = &with.results.of(key.workload, key.target);
   }
-  remove_database(scratch);
-  DatabaseResult<Database> database = Database::open(scratch, DatabaseMode::Write);
-  if (!database) return run.problem = database.error(), run;
-  Collector collector(run, known);
-  TuneResult result = tune({task}, list.library, options, *database, measurer, collector, stop);
-  remove_database(scratch);
+  auto find = [known](const TuneTask& task, const Hash128& program) {
+    const StoredResults::OfTask& own = *known.at(task.name);
+    auto found = own.find(to_hex(program));
+    return found == own.end() ? nullptr : &found->second;
+  };
+  return {.trials = trials,
+          .seed = seed,
+          .overlaps = false,  // as in the papers, a batch is searched with all results before it
+          .rules = arm.rules.empty() ? with.list.list.rules.value : arm.rules,
+          .search = arm.search,
+          .cost_model = arm.model,
+          .objective = arm.objective,
+          .replay_measurements = !with.measurer,
+          .known = find,
+          .rates = with.results.rates()};
+}
+
+TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
+                          ArmRun& run) {
+  remove_database(with.scratch);
+  DatabaseResult<Database> database = Database::open(with.scratch, DatabaseMode::Write);
+  if (!database) return run.problem = database.error(), TuneResult();
+  Collector collector(run, with.results);
+  TuneResult result = tune(tasks, with.list.library, options, *database, with.measurer, collector, with.stop);
+  remove_database(with.scratch);
   for (const Record& record : collector.measured()) {
-    if (!results.add(record)) run.problem = "the stored results cannot be written";
+    if (!with.results.add(record)) run.problem = "the stored results cannot be written";
   }
   if (!result.error.empty()) run.problem = result.error;
-  if (!result.tasks.empty() && !result.tasks[0].problem.empty()) run.problem = result.tasks[0].problem;
+  for (const TaskProgress& task : result.tasks)
+    if (!task.problem.empty()) run.problem = task.problem;
   if (result.interrupted) run.problem = "interrupted";
+  return result;
+}
+
+}  // namespace
+
+ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
+               const std::string& global) {
+  ArmRun run;
+  TuneOptions options = options_of(with, {task}, arm, trials, seed);
+  options.global_model = global;
+  if (global.empty() && arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
+    std::optional<std::string> named = read_global_model(arm.search.transfer, run.problem);
+    if (!named) return run;
+    options.global_model = std::move(*named);
+  }
+  TuneResult result = tune_and_store(with, {task}, options, run);
   run.wall_seconds = result.seconds, run.search_seconds = result.search_seconds;
   run.training_seconds = result.profile.training, run.candidates = result.candidates;
   return run;
+}
+
+std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
+                          u64 seed, std::string& problem) {
+  ArmRun run;
+  TuneOptions options = options_of(with, tasks, arm, trials, seed);
+  options.keep_model = true;
+  TuneResult result = tune_and_store(with, tasks, options, run);
+  problem = run.problem.empty() && result.model_bytes.empty() ? "its model has learned nothing" : run.problem;
+  return problem.empty() ? result.model_bytes : "";
 }
 
 }  // namespace tw::bench

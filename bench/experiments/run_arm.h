@@ -23,10 +23,23 @@ struct ArmRun {
   std::string problem;  // not empty: the run ended early
 };
 
-// Searches one task with an arm's choice. What `results` does not hold is measured and added there; with `measurer`
-// null it counts as failed. Nothing else is remembered between two runs. `scratch` is the path of a database that is
-// made and removed.
-ArmRun run_arm(const LoadedList& list, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
-               StoredResults& results, Measurer* measurer, const std::string& scratch, const std::atomic<bool>& stop);
+// What all runs of an experiment share.
+struct Surroundings {
+  const LoadedList& list;
+  StoredResults& results;  // what it does not hold is measured and added there
+  Measurer* measurer;      // null: what is not stored counts as failed
+  std::string scratch;     // path of a database that is made and removed
+  const std::atomic<bool>& stop;
+};
+
+// Searches one task with an arm's choice. Nothing but results is remembered between two runs. `global`: the bytes of a
+// model that was trained before, "" = none, or the one that the arm's `transfer` names.
+ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
+               const std::string& global = "");
+
+// The bytes of the cost model that has learned from these tasks, tuned together with an arm's choice; "" after a
+// problem.
+std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
+                          u64 seed, std::string& problem);
 
 }  // namespace tw::bench

@@ -88,8 +88,8 @@ TEST_F(Experiments, ARunWithStoredResultsIsTheOneThatWasMeasured) {
   SimulatedMeasurer measurer;
   auto results = StoredResults::open(path, messages);
   auto run = [&](const Arm& arm, u64 seed, Measurer* with) {
-    return run_arm(*list, list->tasks[0], arm, arm.trials ? arm.trials : experiment->trials, seed, *results, with,
-                   scratch, stop);
+    return run_arm({*list, *results, with, scratch, stop}, list->tasks[0], arm,
+                   arm.trials ? arm.trials : experiment->trials, seed);
   };
   std::vector<ArmRun> measured;
   for (const Arm& arm : experiment->arms)
@@ -114,6 +114,32 @@ TEST_F(Experiments, ARunWithStoredResultsIsTheOneThatWasMeasured) {
   EXPECT_GT(run(experiment->arms[1], 7, nullptr).unknown, 0) << "another seed was never measured";
 }
 
+// What an arm learned from other tasks scores its first batch: other programs than without are found, the same ones
+// each time.
+TEST_F(Experiments, AnArmMayLearnFromOtherTasks) {
+  std::string messages;
+  file("list.yaml", std::string(kList) + "  - {name: other, op: matmul, args: {M: 96, N: 64, K: 32}}\n");
+  std::optional<LoadedList> list = load_list(folder_.path() + "/list.yaml", messages);
+  ASSERT_TRUE(list) << messages;
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto results = StoredResults::open(folder_.path() + "/r.csv", messages);
+  Surroundings with{*list, *results, &measurer, folder_.path() + "/scratch.db", stop};
+  Arm arm{.name = "taught", .model = "tree", .objective = Objective::Rank};
+  std::string problem;
+  std::string model = learned_model(with, {list->tasks[1]}, arm, 40, 0, problem);
+  ASSERT_EQ(problem, "");
+  ArmRun taught = run_arm(with, list->tasks[0], arm, 16, 0, model), plain = run_arm(with, list->tasks[0], arm, 16, 0);
+  EXPECT_EQ(taught.problem, "");
+  EXPECT_NE(taught.seconds, plain.seconds);
+  EXPECT_EQ(
+      run_arm(with, list->tasks[0], arm, 16, 0, learned_model(with, {list->tasks[1]}, arm, 40, 0, problem)).seconds,
+      taught.seconds);
+  Arm none{.name = "none", .model = "random"};
+  EXPECT_EQ(learned_model(with, {list->tasks[1]}, none, 4, 0, problem), "");
+  EXPECT_NE(problem, "");
+}
+
 // By a worker, which runs kernels: the simulated one has no ratios.
 TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
   std::string messages;
@@ -124,8 +150,8 @@ TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
   ASSERT_TRUE(worker.measurer) << worker.error;
   auto results = StoredResults::open(folder_.path() + "/r.csv", messages);
   std::atomic<bool> stop{false};
-  ArmRun run = run_arm(*list, list->tasks[0], {.name = "ours"}, 8, 0, *results, worker.measurer.get(),
-                       folder_.path() + "/scratch.db", stop);
+  ArmRun run = run_arm({*list, *results, worker.measurer.get(), folder_.path() + "/scratch.db", stop}, list->tasks[0],
+                       {.name = "ours"}, 8, 0);
   ASSERT_EQ(run.problem, "");
   ASSERT_FALSE(run.first.trace.empty() || run.best.trace.empty());
   std::map<std::string, double> times = times_in_turn(
@@ -155,8 +181,8 @@ TEST_F(Experiments, TheSmallOneIsRepeatedWithoutMeasuring) {
   for (const Arm& arm : experiment->arms) {
     std::vector<double> seconds;
     for (u64 seed = 0; seed < static_cast<u64>(experiment->seeds); ++seed) {
-      ArmRun run = run_arm(*list, list->tasks[0], arm, experiment->trials, seed, *results, nullptr,
-                           folder_.path() + "/scratch.db", stop);
+      ArmRun run = run_arm({*list, *results, nullptr, folder_.path() + "/scratch.db", stop}, list->tasks[0], arm,
+                           experiment->trials, seed);
       seconds.push_back(best_after(run.seconds, run.seconds.size()));
       unknown += run.unknown;
     }
@@ -179,7 +205,9 @@ TEST(ExperimentFiles, CanBeRead) {
     ASSERT_TRUE(experiment) << messages;
     std::optional<LoadedList> list = load_list(experiment->list, messages);
     ASSERT_TRUE(list) << messages;
-    for (const std::string& task : experiment->tasks)
+    std::vector<std::string> names = experiment->tasks;
+    for (const Arm& arm : experiment->arms) names.insert(names.end(), arm.learns_from.begin(), arm.learns_from.end());
+    for (const std::string& task : names)
       EXPECT_TRUE(std::ranges::any_of(list->tasks, [&](const TuneTask& t) { return t.name == task; })) << task;
     for (const Arm& arm : experiment->arms)
       EXPECT_TRUE(arm.rules.empty() || list->library.find_set(arm.rules)) << entry.path() << ": " << arm.rules;
