@@ -24,7 +24,7 @@ constexpr double kLargeBody = 300;     // vector operations
 constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 constexpr double kUsableShare = 0.8;  // of a cache
-constexpr double kFarStep = 2048;     // bytes; the hardware does not read ahead over steps as large
+constexpr double kFarStep = 1024;     // bytes; the hardware does not read ahead over steps as large
 constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
@@ -46,6 +46,30 @@ double columns_of(const FlatProgram& program, const FlatStore& store, IsVector i
   }
   return columns;
 }
+
+// Addresses that loops reach together: all combinations, or fewer where a window slides, as x + kx. Loops are added in
+// any order; each has a step in elements.
+class DistinctAddresses {
+ public:
+  void add(double step, double extent) { loops_.push_back({std::abs(step), extent}); }
+  double count() {
+    std::sort(loops_.begin(), loops_.end());
+    double count = 1, step = 0, span = 1;  // of the loops that slide together, from the smallest step on
+    for (auto [next, extent] : loops_) {
+      double times = step > 0 ? next / step : 0;
+      if (times >= 1 && times <= span && times == std::floor(times)) {
+        span += times * (extent - 1);
+      } else {
+        count *= span;
+        step = next, span = extent;
+      }
+    }
+    return count * span;
+  }
+
+ private:
+  List<std::pair<double, double>> loops_;
+};
 
 // Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
 // done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
@@ -176,16 +200,21 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     const FlatBuffer& buffer = program.buffers[use.buffer];
     bool in_register = buffer.buffer->scope == Scope::Register;
     out.prepacked += buffer.is_prepacked;
-    double distinct = 1, distinct_spatial = 1, vector_stride = 0;
+    double all = 1, distinct_spatial = 1, vector_stride = 0;
+    DistinctAddresses addresses;
     bool is_reused = false;
     for (u32 p = 0; p < store.depth; ++p) {
       double extent = extent_of(program, store, p);
       if (roles_[p] == LoopRole::Vector && use.moved[p]) vector_stride = use.stride[p];
       if (roles_[p] != LoopRole::Unrolled) continue;
-      if (use.moved[p]) distinct *= extent;
+      if (use.moved[p]) addresses.add(use.stride[p], extent), all *= extent;
       if (use.moved[p] && target.moved[p]) distinct_spatial *= extent;
       is_reused |= !use.moved[p] && target.moved[p];
     }
+    // What a sliding window loads again stays in registers where these hold all of it.
+    double once = use.is_irregular || use.is_write ? all : addresses.count();
+    bool fits = out.accumulators + once * out.vectors < target_.vector_registers;
+    double distinct = fits ? once : all;
     bool is_scalar = out.lanes == 1, is_contiguous = vector_stride == 1, is_single = is_scalar || vector_stride == 0;
     if (is_scalar && inner_ >= 0) is_contiguous = use.stride[inner_] == 1;
     double accesses = use.accesses - (use.is_write && use.is_read ? 1 : 0);

@@ -72,6 +72,7 @@ TEST_F(ShippedModel, RanksItsOwnRecordsBetterThanTheDraftModel) {
   ModelData data = own_records(folder.path());
   Accuracy model = accuracy(made.model->predict(data.data.features), data.data.seconds, data.data.group);
   Accuracy draft = accuracy(data.draft, data.data.seconds, data.data.group);
+  std::printf("%s; the draft model: %s\n", to_string(model).c_str(), to_string(draft).c_str());  // for the data sheet
   EXPECT_GE(model.pairwise, kPairs) << to_string(model) << "\n" << kWhatToDo;
   EXPECT_GE(model.pairwise, draft.pairwise + 0.1) << kWhatToDo;
   EXPECT_GE(model.top1, draft.top1 + 0.03) << kWhatToDo;
