@@ -9,7 +9,7 @@
 //
 // Tokens: the features of TLP (ASPLOS 2023), one row for each instruction: its kind (one column for each), its place,
 // the numbers of its arguments in order, the decision, the values that it takes from earlier instructions (how many
-// instructions before, and the how-manieth result), hashes of its texts. Names of blocks count by the order in which
+// instructions before, and which of its results), hashes of its texts. Names of blocks count by the order in which
 // they are first met.
 //
 // A decision of sample_categorical counts as the number drawn, not as its index. Numbers are on the scale of
