@@ -100,8 +100,11 @@ u64 hash_arg(const Arg& arg, u64 seed) {
   return key;
 }
 
-// get_block is the one instruction that names something of the program.
-bool names_block(const Instruction& instruction) { return std::string_view(instruction.kind->name) == "get_block"; }
+// Does it find a block by its name? Names say nothing of what the program does.
+bool names_block(const Instruction& instruction) {
+  const InstructionKind& kind = *instruction.kind;
+  return kind.pure && kind.result == "BlockId" && kind.parameters.size() == 1 && kind.parameters[0].type == "Str";
+}
 
 struct Layout {
   int kinds = static_cast<int>(instruction_kinds().size());
