@@ -390,15 +390,15 @@ int tune_list(const Options& options) {
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
+  std::optional<std::string> global = global_model_of(tuning, is_transfer_said, list->tasks[0].target);
+  if (!global) return Usage;
+  tuning.global_model = std::move(*global);
   if (options.dry_run) {
     std::optional<std::vector<i64>> stored =
         options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
   if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
-  std::optional<std::string> global = global_model_of(tuning, is_transfer_said, list->tasks[0].target);
-  if (!global) return Usage;
-  tuning.global_model = std::move(*global);
   return run_search(*list, tuning, path, options);
 }
 

@@ -5,6 +5,7 @@
 #include "costmodel/make_model.h"
 #include "dsl/base/files.h"
 #include "runtime/lists/yaml_decode.h"
+#include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
 
 namespace tw::bench {
@@ -87,7 +88,37 @@ const std::vector<Key<Experiment>>& experiment_keys() {
   return keys;
 }
 
+// "no `x`; there are a, b", or "" if it is there.
+std::string missing(const std::string& name, const std::vector<std::string>& known) {
+  if (std::ranges::find(known, name) != known.end()) return "";
+  return cat("no `", name, "`; there are ", join(known, ", "), "\n");
+}
+
+std::string with(const std::string& what, const std::string& problem) {
+  return problem.empty() ? "" : cat(what, ": ", problem);
+}
+
 }  // namespace
+
+std::string problems_of(const Experiment& experiment, const LoadedList& list) {
+  std::vector<std::string> tasks, arms;
+  for (const TuneTask& task : list.tasks) tasks.push_back(task.name);
+  std::string out;
+  for (const std::string& task : experiment.tasks) out += with("tasks", missing(task, tasks));
+  for (const Arm& arm : experiment.arms) {
+    if (std::ranges::find(arms, arm.name) != arms.end()) out += cat("two arms have the name `", arm.name, "`\n");
+    arms.push_back(arm.name);
+    for (const std::string& task : arm.learns_from)
+      out += with(cat("arm `", arm.name, "`: learns_from"), missing(task, tasks));
+    if (!arm.rules.empty() && !list.library.find_set(arm.rules))
+      out += with(cat("arm `", arm.name, "`: rules"), missing(arm.rules, list.library.set_names()));
+    std::string error;
+    bool has_global = !arm.search.transfer.empty() && arm.search.transfer != kNoTransfer;
+    if (has_global && !read_global_model(arm.search.transfer, error))
+      out += cat("arm `", arm.name, "`: transfer: ", error, "\n");
+  }
+  return out;
+}
 
 std::optional<Experiment> load_experiment(const std::string& path, std::string& messages) {
   std::optional<std::string> text = read_text_file(path, messages);

@@ -18,7 +18,7 @@ struct Arm {
   std::string model = "auto";
   Objective objective = Objective::Usual;
   i64 trials = 0;  // 0 = as many as the experiment says
-  // Tasks of the list that are tuned before, each with as many trials as the experiment says: the cost model that has
+  // Tasks of the list that are tuned before, each with as many trials as the arm has: the cost model that has
   // learned from them is the global one of the arm's searches (costmodel/transfer_model.h).
   std::vector<std::string> learns_from;
 };
@@ -35,5 +35,9 @@ struct Experiment {
 
 // nullopt after errors, which are in `messages` with their places. The path of the list is relative to the file.
 std::optional<Experiment> load_experiment(const std::string& path, std::string& messages);
+
+// What of it does not fit its list, a sentence a line: tasks, rule sets, models to begin with, arms of one name; "" if
+// nothing is wrong.
+std::string problems_of(const Experiment& experiment, const LoadedList& list);
 
 }  // namespace tw::bench

@@ -53,7 +53,6 @@ std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<
   for (const TuneTask& task : list.tasks) {
     if (names.empty() || std::ranges::find(names, task.name) != names.end()) tasks.push_back(&task);
   }
-  if (!names.empty() && tasks.size() != names.size()) tasks.clear();
   return tasks;
 }
 
@@ -200,42 +199,67 @@ bool measure_rates(StoredResults& results) {
   return results.set_rates(rates.value_or(MachineRates()));
 }
 
-// The model of an arm that learns from other tasks; "" after a message.
-std::string learn_from_others(const Surroundings& with, const Arm& arm, i64 trials, int seed) {
+// The model of an arm that learns from other tasks; nullopt after a message.
+std::optional<std::string> learn_from_others(const Surroundings& with, const Arm& arm, i64 trials, int seed) {
   std::vector<TuneTask> sources;
   for (const TuneTask* task : tasks_of(with.list, arm.learns_from)) sources.push_back(*task);
-  std::string problem = sources.empty() ? "some of the tasks that it learns from are not in the list" : "", model;
-  if (problem.empty()) model = learned_model(with, sources, arm, trials, static_cast<u64>(seed), problem);
-  if (!problem.empty()) say(cat(arm.name, ", seed ", seed, ": ", problem));
-  return model;
+  std::string problem;
+  std::string model = learned_model(with, sources, arm, trials, static_cast<u64>(seed), problem);
+  if (problem.empty()) return model;
+  say(cat(arm.name, ", seed ", seed, ", learning from others: ", problem));
+  return std::nullopt;
 }
 
-bool run_experiment(const std::string& file, const Options& options, Measurer* measurer) {
+// What of an experiment the options want. False after a message.
+bool choose(Experiment& experiment, const Options& options) {
+  if (!options.tasks.empty()) experiment.tasks = options.tasks;
+  for (Arm& arm : experiment.arms)
+    if (options.trials > 0) arm.trials = options.trials;
+  if (options.seeds > 0) experiment.seeds = options.seeds;
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  for (const std::string& arm : options.arms) {
+    if (std::ranges::find(names, arm) == names.end())
+      return say(cat("--arms: no arm `", arm, "`; there are ", join(names, ", "))), false;
+  }
+  if (!options.arms.empty()) {
+    std::erase_if(experiment.arms,
+                  [&](const Arm& arm) { return std::ranges::find(options.arms, arm.name) == options.arms.end(); });
+  }
+  return true;
+}
+
+// The exit code.
+int run_experiment(const std::string& file, const Options& options, Measurer* measurer) {
+  constexpr int kReached = 0, kNotReached = 1, kUsage = 2, kMachine = 3, kInterrupted = 130;
   std::string messages;
   std::optional<Experiment> experiment = load_experiment(file, messages);
-  if (!experiment) return say(messages), false;
+  if (!experiment) return say(messages), kUsage;
   std::optional<LoadedList> list = list_of(experiment->list);
-  if (!list) return false;
-  std::vector<const TuneTask*> tasks = tasks_of(*list, options.tasks.empty() ? experiment->tasks : options.tasks);
-  if (tasks.empty()) return say(cat(file, ": some of its tasks are not in ", experiment->list)), false;
+  if (!list || !choose(*experiment, options)) return kUsage;
+  if (std::string wrong = problems_of(*experiment, *list); !wrong.empty()) return say(cat(file, ": ", wrong)), kUsage;
+  std::vector<const TuneTask*> tasks = tasks_of(*list, experiment->tasks);
   fs::path base = fs::path(options.output) / fs::path(file).stem();
   std::string stored = options.results.empty() ? base.string() + ".results.csv" : options.results;
   std::unique_ptr<StoredResults> results = StoredResults::open(stored, messages);
-  if (!results) return say(messages), false;
-  if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), false;
-  int seeds = options.seeds > 0 ? options.seeds : experiment->seeds;
+  if (!results) return say(messages), kUsage;
+  if (!measurer && results->size() == 0)
+    return say(cat(stored, " has no results to replay; --results names another file")), kUsage;
+  if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), kMachine;
+  int unknown = 0, problems = 0;
   Surroundings with{*list, *results, measurer, base.string() + ".scratch.db", stop_wanted};
-  std::map<std::pair<const Arm*, int>, std::string> learned;  // models, by arm and seed
+  std::map<std::pair<const Arm*, int>, std::optional<std::string>> learned;  // models, by arm and seed
   std::vector<Cell> cells;
   for (const TuneTask* task : tasks) {
     for (const Arm& arm : experiment->arms) {
-      if (!options.arms.empty() && std::ranges::find(options.arms, arm.name) == options.arms.end()) continue;
       Cell& cell = cells.emplace_back(Cell{task, &arm, {}});
-      i64 trials = options.trials > 0 ? options.trials : arm.trials > 0 ? arm.trials : experiment->trials;
-      for (int seed = 0; seed < seeds && !stop_wanted; ++seed) {
-        auto [model, is_new] = learned.try_emplace({&arm, seed});
-        if (is_new && !arm.learns_from.empty()) model->second = learn_from_others(with, arm, experiment->trials, seed);
-        ArmRun run = run_arm(with, *task, arm, trials, static_cast<u64>(seed), model->second);
+      i64 trials = arm.trials > 0 ? arm.trials : experiment->trials;
+      for (int seed = 0; seed < experiment->seeds && !stop_wanted; ++seed) {
+        auto [model, is_new] = learned.try_emplace({&arm, seed}, "");
+        if (is_new && !arm.learns_from.empty()) model->second = learn_from_others(with, arm, trials, seed);
+        if (!model->second) return stop_wanted ? kInterrupted : kNotReached;
+        ArmRun run = run_arm(with, *task, arm, trials, static_cast<u64>(seed), *model->second);
+        unknown += run.unknown, problems += run.seconds.empty();
         std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task->name.c_str(),
                      arm.name.c_str(), seed, gflops(*task, best_after(run.seconds, run.seconds.size())),
                      run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
@@ -244,15 +268,19 @@ bool run_experiment(const std::string& file, const Options& options, Measurer* m
     }
     auto own = std::ranges::find(cells, task, &Cell::task);
     if (!stop_wanted && !compare_found(*task, {own, cells.end()}, *results, measurer))
-      return say(cat("cannot write ", stored)), false;
+      return say(cat("cannot write ", stored)), kMachine;
   }
-  if (stop_wanted) return say("interrupted; what was measured is kept, and the same command goes on"), false;
+  if (stop_wanted) return say("interrupted; what was measured is kept, and the same command goes on"), kInterrupted;
   std::vector<Summary> summaries;
   for (const Cell& cell : cells) summaries.push_back(summarize(cell, fastest(cells, *cell.task)));
   std::printf("%s (%zu results in %s)\n", experiment->title.c_str(), results->size(), stored.c_str());
   print_arms(cells, summaries, *experiment);
-  return write_file(base.string() + ".curves.csv", curves_csv(cells)) &&
-         write_file(base.string() + ".summary.csv", summary_csv(cells, summaries));
+  if (!write_file(base.string() + ".curves.csv", curves_csv(cells)) ||
+      !write_file(base.string() + ".summary.csv", summary_csv(cells, summaries)))
+    return kMachine;
+  if (unknown > 0)
+    say(cat(unknown, " trials have no stored result and count as failed: the figures are not those of a whole run"));
+  return unknown + problems > 0 ? kNotReached : kReached;
 }
 
 void on_interrupt(int) { stop_wanted = true; }
@@ -276,12 +304,13 @@ int main(int count, char** words) {
   CLI11_PARSE(app, count, words);
   std::error_code ignored;
   std::filesystem::create_directories(options.output, ignored);
+  if (!std::filesystem::is_directory(options.output)) return say(cat(options.output, " is no folder")), 2;
   signal(SIGINT, bench::on_interrupt);
   WorkerStart worker;
   if (!options.replay) worker = start_worker();
-  if (!options.replay && !worker.measurer) return say(worker.error), 1;
+  if (!options.replay && !worker.measurer) return say(worker.error), 3;
   for (const std::string& file : options.files) {
-    if (!bench::run_experiment(file, options, worker.measurer.get())) return 1;
+    if (int code = bench::run_experiment(file, options, worker.measurer.get()); code != 0) return code;
   }
   return 0;
 }

@@ -11,7 +11,10 @@ import csv
 import pathlib
 import sys
 
-import matplotlib
+try:
+    import matplotlib
+except ModuleNotFoundError:
+    sys.exit(f"{sys.executable} has no matplotlib: install it, or name another Python before this file")
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "tracewright"  # the same data give the same file
@@ -65,7 +68,8 @@ def draw(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    wrong = [name for name in sys.argv[1:] if not name.endswith(".curves.csv")]
+    if len(sys.argv) < 2 or wrong:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
         draw(name)

@@ -60,7 +60,8 @@ std::string StoredResults::read(const std::string& text) {
       auto [end, problem] = std::from_chars(cells[4].data(), cells[4].data() + cells[4].size(), seconds);
       is_good = problem == std::errc() && *end == 0 && seconds >= 0;
     }
-    if (!is_good) return cat("line ", number, ": expected workload,target,program,status,seconds");
+    if (!is_good)
+      return cat("line ", number, ": expected workload,target,program,status,seconds; without that line it goes on");
     if (cells[3] == kInTurn) {
       in_turn_[key_of(cells[0], cells[1])][cells[2]] = seconds;
       continue;

@@ -2,6 +2,7 @@
 
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 #include "dsl/base/files.h"
 #include "dsl/base/text.h"
 #include "sampler/strategies/search_choice.h"
@@ -22,6 +23,13 @@ std::optional<std::string> read_global_model(const std::string& name, std::strin
   }
   std::optional<std::string> bytes = read_whole_file(path);
   if (!bytes) return error = cat("cannot read ", path), std::nullopt;
+  std::optional<ModelHeader> header = model_header(*bytes);
+  if (header && header->kind == "random")
+    return error = cat(path, ": a `random` model has learned nothing"), std::nullopt;
+  if (header && feature_kind_of(header->kind) != FeatureKind::Stores)
+    return error = cat(path, ": a global model sees stores, and `", header->kind, "` sees ",
+                       name_of(feature_kind_of(header->kind))),
+           std::nullopt;
   MadeModel made = open_model(*bytes, feature_columns());
   if (!made.model) return error = cat(path, ": ", made.note), std::nullopt;
   return bytes;

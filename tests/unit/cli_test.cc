@@ -392,6 +392,7 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   };
   fails({"nothing"}, "--transfer nothing: cannot read nothing");
   fails({"one.yaml"}, "--transfer one.yaml: one.yaml: it is no saved cost model");
+  fails({"nothing", "--dry-run"}, "--transfer nothing: cannot read nothing");
   fails({"shipped", "--model-file", "x"}, "begins with --model-file, and not with another one");
   fails({"shipped", "--model", "random"}, "the cost model `random` learns nothing");
   fails({"shipped", "--model", "treegru"}, "a global model goes by stores, and the cost model `treegru` does not");

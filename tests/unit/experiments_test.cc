@@ -56,6 +56,22 @@ TEST_F(Experiments, FilesSayWhatIsWrong) {
             std::string::npos);
 }
 
+TEST_F(Experiments, WhatDoesNotFitTheListIsSaidBefore) {
+  std::string messages, list_path = file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(list_path, messages);
+  ASSERT_TRUE(list) << messages;
+  Experiment good{.tasks = {"mm"}, .arms = {{.name = "a", .rules = "cpu"}, {.name = "b"}}};
+  EXPECT_EQ(problems_of(good, *list), "");
+  Experiment wrong{.tasks = {"mmm"}, .arms = {{.name = "a", .rules = "cpus"}, {.name = "a"}, {.name = "c"}}};
+  wrong.arms[1].learns_from = {"other"};
+  wrong.arms[2].search.transfer = "nothing.model";
+  std::string problems = problems_of(wrong, *list);
+  for (const char* each :
+       {"tasks: no `mmm`; there are mm", "arm `a`: rules: no `cpus`; there are cpu", "two arms have the name `a`",
+        "learns_from: no `other`", "arm `c`: transfer: cannot read nothing.model"})
+    EXPECT_NE(problems.find(each), std::string::npos) << each << "\n" << problems;
+}
+
 TEST_F(Experiments, StoredResultsAreReadAgain) {
   std::string error, path = folder_.path() + "/r.csv";
   Record ok{.workload = "w", .target = "cpu -mattr=+a,+b", .status = "ok", .seconds = 1.25e-3, .program = "p"};
