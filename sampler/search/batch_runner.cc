@@ -49,9 +49,11 @@ void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> 
   best_known_ = nullptr;
   bool is_all_known = std::ranges::all_of(batch.trials, [&](const Trial& t) { return known_result(state, t); });
   if (is_all_known || options_.replay_measurements) {
+    const Record unknown{.status = Record::not_recorded};
     for (Trial& trial : batch.trials) {
       if (how_.must_stop()) return;
-      if (!take_known_result(state, batch, trial)) replay_measurement(state, batch, trial);
+      const Record* known = known_result(state, trial);
+      take_known_result(state, batch, trial, known ? *known : unknown);
     }
     return;
   }
@@ -72,9 +74,9 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state) {
     if (std::exchange(is_order_turned_, false))
       std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
     Trial& trial = batch.trials[order[i]];
-    if (known_result(state, trial)) {
+    if (const Record* known = known_result(state, trial)) {
       store_measured(state, batch);
-      take_known_result(state, batch, trial);
+      take_known_result(state, batch, trial, *known);
       continue;
     }
     if (others_.has_measured(trial.candidate.program)) continue;
@@ -208,25 +210,28 @@ void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
 
 // ---- results that are known
 
+// Of what the database holds (--replay-measurements), or whoever calls knows.
 const Record* BatchRunner::known_result(const TaskState& state, const Trial& trial) const {
+  auto recorded = state.recorded.find(trial.candidate.program);
+  if (recorded != state.recorded.end()) return &recorded->second;
   return options_.known ? options_.known(*state.task, trial.candidate.program) : nullptr;
 }
 
-// It is not stored: whoever knows it has it. False if it is not known.
-bool BatchRunner::take_known_result(const TaskState& state, const Batch& batch, Trial& trial) {
-  const Record* known = known_result(state, trial);
-  if (!known) return false;
+// It is not stored: whoever knows it has it.
+void BatchRunner::take_known_result(const TaskState& state, const Batch& batch, Trial& trial, const Record& known) {
   fill_record(state, batch.generation, trial);
-  trial.record.status = known->status, trial.record.error = known->error, trial.record.seconds = known->seconds;
-  trial.stored = true;
-  if (known->ok() && !trial.is_baseline && known->seconds < best_so_far(state)) {
+  trial.record.id = known.id, trial.record.status = known.status, trial.record.error = known.error;
+  trial.record.seconds = known.seconds, trial.record.cold = known.cold;
+  if (!trial.is_baseline) {  // which is known by having no trace
     if (Result<Trace> trace = full_trace(state.space, trial.candidate)) trial.record.trace = trace->print(0);
-    best_in_batch_ = known->seconds;
+  }
+  trial.stored = true;
+  if (known.ok() && !trial.is_baseline && known.seconds < best_so_far(state)) {
+    best_in_batch_ = known.seconds;
     best_known_ = &trial;
     is_incumbent_old_ = true;
   }
   observe(batch, trial);
-  return true;
 }
 
 // The kernel that is the best by a known result, before others are timed in turn with it.
@@ -354,18 +359,6 @@ MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& 
                                         &MeasureSeconds::compare, &MeasureSeconds::timing})
     profile_.parts.*part += measured.parts.*part;
   return measured;
-}
-
-void BatchRunner::replay_measurement(TaskState& state, const Batch& batch, Trial& trial) {
-  auto at = state.recorded.find(trial.candidate.program);
-  if (at != state.recorded.end()) {
-    trial.record = at->second;
-  } else {
-    fill_record(state, batch.generation, trial);
-    trial.record.status = Record::not_recorded;
-  }
-  trial.stored = true;
-  observe(batch, trial);
 }
 
 void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {

@@ -91,9 +91,8 @@ class BatchRunner {
   void confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options, MeasureResult& measured);
   MeasureResult measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options);
   const Record* known_result(const TaskState& state, const Trial& trial) const;
-  bool take_known_result(const TaskState& state, const Batch& batch, Trial& trial);
+  void take_known_result(const TaskState& state, const Batch& batch, Trial& trial, const Record& known);
   void make_incumbent(TaskState& state);
-  void replay_measurement(TaskState& state, const Batch& batch, Trial& trial);
   void fill_record(const TaskState& state, i64 generation, Trial& trial);
   void store_measured(TaskState& state, const Batch& batch);
   void store(Trial& trial);

@@ -204,7 +204,7 @@ TEST_F(Search, KnownResultsTakeThePlaceOfMeasurements) {
   options.overlaps = false;
   std::map<std::string, Record> known;
   options.known = [](const TuneTask&, const Hash128&) -> const Record* { return nullptr; };
-  run(options, file, &measurer, measured);
+  TuneResult first = run(options, file, &measurer, measured);
   for (const Record& record : records(file)) known.emplace(record.program, record);
   ASSERT_EQ(static_cast<i64>(known.size()), kTrials);
   auto find = [&known](const TuneTask&, const Hash128& program) {
@@ -225,6 +225,7 @@ TEST_F(Search, KnownResultsTakeThePlaceOfMeasurements) {
   TuneResult again = run(options, none, nullptr, replayed);
   EXPECT_EQ(replayed.candidates, measured.candidates);
   EXPECT_EQ(again.tasks[0].failed, 0);
+  EXPECT_EQ(again.tasks[0].expected_gain, first.tasks[0].expected_gain) << "a result that is known counts as one";
   known.erase(replayed.candidates[5].second);
   TuneResult lacking = run(options, none, nullptr, replayed);
   EXPECT_GE(lacking.tasks[0].failed, 1) << "a result that is not known counts as failed";
