@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dsl/base/quantile.h"
+
 namespace tw::bench {
 
 double best_after(const std::vector<double>& seconds, std::size_t n) {
@@ -12,13 +14,6 @@ double best_after(const std::vector<double>& seconds, std::size_t n) {
 double trials_to(const std::vector<double>& seconds, double goal) {
   auto found = std::find_if(seconds.begin(), seconds.end(), [&](double each) { return each <= goal; });
   return found == seconds.end() ? kNever : static_cast<double>(found - seconds.begin() + 1);
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 Spread spread(const std::vector<double>& values) {

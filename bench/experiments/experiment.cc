@@ -34,9 +34,10 @@ void decode_count(const Item& item, T& out) {
 
 void decode_model(const Item& item, std::string& out) {
   decode_name(item, out);
-  std::string names = model_names();
-  if (!out.empty() && (", " + names + ",").find(", " + out + ",") == std::string::npos)
-    item.expected(cat("one of ", names));
+  std::vector<std::string> names = split(model_names(), ',');
+  for (std::string& name : names) name.erase(0, name.find_first_not_of(' '));
+  if (!out.empty() && std::ranges::find(names, out) == names.end())
+    item.expected("a cost model", yaml::suggestion(out, names));
 }
 
 void decode_objective(const Item& item, Objective& out) {

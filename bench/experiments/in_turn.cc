@@ -1,9 +1,7 @@
 #include "bench/experiments/in_turn.h"
 
-#include <cmath>
-
 #include "backends/backend.h"
-#include "bench/experiments/curves.h"
+#include "dsl/base/quantile.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/rebuild.h"

@@ -1,9 +1,8 @@
 // Experiments: searches of several arms and seeds, compared. For each experiment FILE.yaml the folder gets
 //   FILE.curves.csv   a line for each trial: the best so far
-//   FILE.summary.csv  a line for each task and arm: medians over the seeds, and their range. Times are those of the
-//   best
-//                     programs of all arms and seeds, measured in turn at the end.
-// and plot.py draws the first. Programs whose results are in FILE.results.csv are not measured again; with
+//   FILE.summary.csv  a line for each task and arm: medians over the seeds, and their range
+// and plot.py draws the first. Times of the summary are those of the best programs of all arms and seeds, which are
+// measured in turn at the end. Programs whose results are in FILE.results.csv are not measured again; with
 // --replay-measurements nothing is measured, and what is not there counts as failed.
 //   tracewright-experiments bench/experiments/models.yaml --output out [--trials 64] [--seeds 2] [--tasks c6]
 #include <signal.h>
@@ -17,6 +16,7 @@
 #include "bench/experiments/in_turn.h"
 #include "bench/experiments/run_arm.h"
 #include "bench/list_of.h"
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
@@ -36,13 +36,14 @@ struct Options {
 
 std::atomic<bool> stop_wanted{false};
 
-// Of one run, seconds of the first and of the best program.
+// How long the first and the best program of a run take, in seconds.
 struct Found {
   double first = kNever, best = kNever;
 };
 // What one arm did on one task, for all seeds.
 struct Cell {
   const TuneTask* task;
+  double flops;  // of one call of the task
   const Arm* arm;
   std::vector<ArmRun> runs;
   std::vector<Found> found;  // of each run
@@ -59,23 +60,23 @@ std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<
 // Measures in turn what the runs of a task found. False if the times cannot be stored.
 bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
   TaskKey key = key_of(task);
-  std::map<std::string, std::string> traces, missing;
+  std::map<std::string, std::string> traces;
   for (const Cell& cell : cells) {
     for (const ArmRun& run : cell.runs) {
       for (const FoundProgram& found : {run.first, run.best})
         if (!found.trace.empty()) traces[found.program] = found.trace;
     }
   }
-  bool is_known = std::ranges::all_of(
-      traces, [&](const auto& each) { return results.in_turn(key.workload, key.target, each.first).has_value(); });
-  if (measurer && !is_known) {
-    for (const auto& [program, seconds] : times_in_turn(task, traces, 5, *measurer))
-      if (!results.add_in_turn(key.workload, key.target, program, seconds)) return false;
-  }
+  const StoredResults::Times& times = results.in_turn(key.workload, key.target);
+  bool is_known = std::ranges::all_of(traces, [&](const auto& each) { return times.contains(each.first); });
+  if (measurer && !is_known &&
+      !results.set_in_turn(key.workload, key.target, times_in_turn(task, traces, 5, *measurer)))
+    return false;
   for (Cell& cell : cells) {
     for (const ArmRun& run : cell.runs) {
       auto time_of = [&](const FoundProgram& found, std::size_t trials) {
-        return results.in_turn(key.workload, key.target, found.program).value_or(best_after(run.seconds, trials));
+        auto at = times.find(found.program);
+        return at == times.end() ? best_after(run.seconds, trials) : at->second;
       };
       cell.found.push_back({time_of(run.first, 1), time_of(run.best, run.seconds.size())});
     }
@@ -98,9 +99,7 @@ Fastest fastest(const std::vector<Cell>& cells, const TuneTask& task) {
   return out;
 }
 
-double gflops(const TuneTask& task, double seconds) {
-  return std::isfinite(seconds) ? count_flops(task.program.program) / seconds * 1e-9 : 0;
-}
+double gflops(const Cell& cell, double seconds) { return std::isfinite(seconds) ? cell.flops / seconds * 1e-9 : 0; }
 
 std::string number(double value, int digits = 3) {
   if (!std::isfinite(value)) return "";
@@ -116,15 +115,14 @@ std::string curves_csv(const std::vector<Cell>& cells) {
       double best = kNever;
       for (std::size_t i = 0; i < cell.runs[seed].seconds.size(); ++i) {
         best = std::min(best, cell.runs[seed].seconds[i]);
-        out += cat(cell.task->name, ",", cell.arm->name, ",", seed, ",", i + 1, ",", number(gflops(*cell.task, best)),
-                   "\n");
+        out += cat(cell.task->name, ",", cell.arm->name, ",", seed, ",", i + 1, ",", number(gflops(cell, best)), "\n");
       }
     }
   }
   return out;
 }
 
-// Of one cell, over its seeds.
+// What the runs of a cell say together.
 struct Summary {
   Spread best, first, to_95;  // GFLOP/s after all trials and after the first; trials to 95 % of the fastest of the task
   double of_fastest = 0;      // the median of the best, a part of the fastest of the task
@@ -137,14 +135,14 @@ Summary summarize(const Cell& cell, const Fastest& fastest) {
   Summary out;
   for (std::size_t i = 0; i < cell.runs.size(); ++i) {
     const ArmRun& run = cell.runs[i];
-    best.push_back(gflops(*cell.task, cell.found[i].best));
-    first.push_back(gflops(*cell.task, cell.found[i].first));
+    best.push_back(gflops(cell, cell.found[i].best));
+    first.push_back(gflops(cell, cell.found[i].first));
     to_95.push_back(trials_to(run.seconds, fastest.searched / 0.95));
     wall.push_back(run.wall_seconds), search.push_back(run.search_seconds), training.push_back(run.training_seconds);
     out.unknown += run.unknown;
   }
   out.best = spread(best), out.first = spread(first), out.to_95 = spread(to_95);
-  out.of_fastest = out.best.median / gflops(*cell.task, fastest.in_turn);
+  out.of_fastest = out.best.median / gflops(cell, fastest.in_turn);
   out.wall = median(wall), out.search = median(search), out.training = median(training);
   return out;
 }
@@ -252,7 +250,7 @@ int run_experiment(const std::string& file, const Options& options, Measurer* me
   std::vector<Cell> cells;
   for (const TuneTask* task : tasks) {
     for (const Arm& arm : experiment->arms) {
-      Cell& cell = cells.emplace_back(Cell{task, &arm, {}});
+      Cell& cell = cells.emplace_back(Cell{task, count_flops(task->program.program), &arm, {}, {}});
       i64 trials = arm.trials > 0 ? arm.trials : experiment->trials;
       for (int seed = 0; seed < experiment->seeds && !stop_wanted; ++seed) {
         auto [model, is_new] = learned.try_emplace({&arm, seed}, "");
@@ -261,7 +259,7 @@ int run_experiment(const std::string& file, const Options& options, Measurer* me
         ArmRun run = run_arm(with, *task, arm, trials, static_cast<u64>(seed), *model->second);
         unknown += run.unknown, problems += run.seconds.empty();
         std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task->name.c_str(),
-                     arm.name.c_str(), seed, gflops(*task, best_after(run.seconds, run.seconds.size())),
+                     arm.name.c_str(), seed, gflops(cell, best_after(run.seconds, run.seconds.size())),
                      run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
         cell.runs.push_back(std::move(run));
       }

@@ -11,7 +11,7 @@
 namespace tw::bench {
 namespace {
 
-constexpr std::string_view kRates = "# rates ";
+constexpr std::string_view kRates = "# rates ", kFirstInTurn = "first in turn", kInTurn = "in turn";
 
 std::string key_of(const std::string& workload, const std::string& target) { return cat(workload, ",", target); }
 
@@ -62,12 +62,15 @@ std::string StoredResults::read(const std::string& text) {
     }
     if (!is_good)
       return cat("line ", number, ": expected workload,target,program,status,seconds; without that line it goes on");
-    if (cells[3] == kInTurn) {
-      in_turn_[key_of(cells[0], cells[1])][cells[2]] = seconds;
-      continue;
+    std::string key = key_of(cells[0], cells[1]);
+    if (cells[3] == kFirstInTurn) {
+      in_turn_[key].clear();
+    } else if (cells[3] == kInTurn) {
+      in_turn_[key][cells[2]] = seconds;
+    } else {
+      Record& record = tasks_[key][cells[2]];
+      record.status = cells[3], record.seconds = seconds;
     }
-    Record& record = tasks_[key_of(cells[0], cells[1])][cells[2]];
-    record.status = cells[3], record.seconds = seconds;
   }
   return "";
 }
@@ -77,24 +80,21 @@ const StoredResults::OfTask& StoredResults::of(const std::string& workload, cons
 }
 
 bool StoredResults::add(const Record& record) {
-  std::string target = without_commas(record.target);
-  Record& kept = tasks_[key_of(record.workload, target)][record.program];
+  std::string key = key_of(record.workload, without_commas(record.target));
+  Record& kept = tasks_[key][record.program];
   kept.status = record.status, kept.seconds = record.seconds;
-  return append(cat(record.workload, ",", target, ",", record.program, ",", record.status, ",", exact(record.seconds)));
+  return append(cat(key, ",", record.program, ",", record.status, ",", exact(record.seconds)));
 }
 
-std::optional<double> StoredResults::in_turn(const std::string& workload, const std::string& target,
-                                             const std::string& program) {
-  const Times& times = in_turn_[key_of(workload, without_commas(target))];
-  auto found = times.find(program);
-  return found == times.end() ? std::nullopt : std::optional(found->second);
+const StoredResults::Times& StoredResults::in_turn(const std::string& workload, const std::string& target) {
+  return in_turn_[key_of(workload, without_commas(target))];
 }
 
-bool StoredResults::add_in_turn(const std::string& workload, const std::string& target, const std::string& program,
-                                double seconds) {
-  std::string kept = without_commas(target);
-  in_turn_[key_of(workload, kept)][program] = seconds;
-  return append(cat(workload, ",", kept, ",", program, ",", kInTurn, ",", exact(seconds)));
+bool StoredResults::set_in_turn(const std::string& workload, const std::string& target, const Times& times) {
+  std::string key = key_of(workload, without_commas(target)), lines = cat(key, ",,", kFirstInTurn, ",0");
+  in_turn_[key] = times;
+  for (const auto& [program, seconds] : times) lines += cat("\n", key, ",", program, ",", kInTurn, ",", exact(seconds));
+  return append(lines);
 }
 
 bool StoredResults::set_rates(const MachineRates& rates) {

@@ -1,14 +1,14 @@
 // Results of programs, so that an experiment can be repeated without measuring, and so that a program which several
-// arms find is measured once and has one time. A text file, one line a program:
-//   workload,target,program,status,seconds
-// where status `in turn` is a time that was measured in turn with others (in_turn.h),
-// and, before them, the rates of the machine that measured (`# rates ...`). It is only appended to, so that an
-// experiment goes on where it was stopped.
+// arms find is measured once and has one time. A text file that is only appended to, so that an experiment goes on
+// where it was stopped. Its lines are
+//   # rates ...                                  what the machine that measured is fast at
+//   workload,target,program,status,seconds       a result
+//   workload,target,,first in turn,0             the times of the task that were measured in turn before are void
+//   workload,target,program,in turn,seconds      a time that was measured in turn with the others (in_turn.h)
 #pragma once
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "costmodel/machine_rates.h"
@@ -28,20 +28,19 @@ class StoredResults {
   // Keeps a result and appends it to the file. False if the file cannot be written.
   bool add(const Record& record);
 
-  // Of a program among the best of an experiment, measured in turn with the others; nothing if it is not known.
-  std::optional<double> in_turn(const std::string& workload, const std::string& target, const std::string& program);
-  bool add_in_turn(const std::string& workload, const std::string& target, const std::string& program, double seconds);
+  // The times of a task's programs that were measured in turn, in one run: only those of one run can be compared.
+  using Times = std::map<std::string, double>;
+  const Times& in_turn(const std::string& workload, const std::string& target);
+  // Takes the place of those that were there. False if the file cannot be written.
+  bool set_in_turn(const std::string& workload, const std::string& target, const Times& times);
 
-  // Of the machine that measured; what the draft model says depends on them.
+  // The rates of the machine that measured: the draft model needs them, so the search depends on them.
   const MachineRates& rates() const { return rates_; }
   bool has_rates() const { return has_rates_; }
   bool set_rates(const MachineRates& rates);
   std::size_t size() const;
 
  private:
-  static constexpr const char* kInTurn = "in turn";
-  using Times = std::map<std::string, double>;
-
   std::string read(const std::string& text);  // what is wrong with it
   bool append(const std::string& line);
 

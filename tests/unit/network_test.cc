@@ -73,19 +73,19 @@ TEST_F(Mlp, RoundsAddUp) {
   EXPECT_GT(pairwise[3], pairwise[1]);
 }
 
-// Predictions in chunks are the same as one by one, up to the rounding of differently shaped matrix
-// products.
-TEST_F(Mlp, ACandidatesScoreDoesNotDependOnItsNeighbours) {
+// Predictions in chunks are the same as one by one, up to the rounding of differently shaped matrix products.
+void expect_scores_without_neighbours(CostModel& model) {
   const Dataset data = synthetic_costs({.groups = 2, .per_group = 150, .columns = 64}, 1);
-  const auto model = make_mlp(64, 1);
-  model->update(data, Effort::Round);
-  const std::vector<float> together = model->predict(data.features);
+  model.update(data, Effort::Round);
+  const std::vector<float> together = model.predict(data.features);
   for (int c : {0, 127, 128, 299}) {
     FeatureBatch alone{.columns = 64};
     alone.add(data.features, c);
-    EXPECT_NEAR(model->predict(alone)[0], together[c], 1e-3 * (1 + std::abs(together[c]))) << c;
+    EXPECT_NEAR(model.predict(alone)[0], together[c], 1e-3 * (1 + std::abs(together[c]))) << c;
   }
 }
+
+TEST_F(Mlp, ACandidatesScoreDoesNotDependOnItsNeighbours) { expect_scores_without_neighbours(*make_mlp(64, 1)); }
 
 TEST_F(Mlp, FeaturesThatAreNoNumbersAreAProblemAndChangeNothing) {
   Dataset data = synthetic_costs({.groups = 1, .per_group = 40, .columns = 64}, 1);
@@ -155,17 +155,7 @@ TEST_P(Networks, RejectForeignBytes) {
 TEST_P(Networks, CornerCases) { check_corner_cases(maker()); }
 
 // Candidates have different numbers of rows, so those of a chunk are filled up.
-TEST_P(Networks, ACandidatesScoreDoesNotDependOnItsNeighbours) {
-  const Dataset data = synthetic_costs({.groups = 2, .per_group = 150, .columns = 64}, 1);
-  const auto model = maker()(64, 1);
-  model->update(data, Effort::Round);
-  const std::vector<float> together = model->predict(data.features);
-  for (int c : {0, 127, 128, 299}) {
-    FeatureBatch alone{.columns = 64};
-    alone.add(data.features, c);
-    EXPECT_NEAR(model->predict(alone)[0], together[c], 1e-3 * (1 + std::abs(together[c]))) << c;
-  }
-}
+TEST_P(Networks, ACandidatesScoreDoesNotDependOnItsNeighbours) { expect_scores_without_neighbours(*maker()(64, 1)); }
 
 INSTANTIATE_TEST_SUITE_P(All, Networks, testing::Values(Case{"treegru", 0.75, 0.85}, Case{"tlp", 0.75, 0.85}),
                          [](const auto& info) { return std::string(info.param.name); });
