@@ -1,34 +1,58 @@
 #include "runtime/measure/spawn.h"
 
-#include <spawn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-namespace tw {
+#define BOOST_PROCESS_USE_STD_FS
+#define BOOST_POSIX_HAS_VFORK 1  // Boost 1.81 defines it for POSIX before 2008 only; Linux has vfork
+#include <boost/process.hpp>
+#include <boost/process/extend.hpp>
 
-// posix_spawn and not Boost.Process, which forks: that copies the page tables of a search that may have gigabytes, and
-// its limit_handles allocates in the child.
-pid_t spawn(const std::vector<std::string>& words, const SpawnOptions& options) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (auto [here, there] : options.descriptors) posix_spawn_file_actions_adddup2(&actions, here, there);
-  if (options.close_from >= 0) posix_spawn_file_actions_addclosefrom_np(&actions, options.close_from);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  if (options.own_group) {
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&attributes, 0);
+namespace bp = boost::process;
+
+namespace tw {
+namespace {
+
+// What the new process does before it becomes the program. Its memory is the caller's: nothing is changed in it.
+struct BecomeProgram : bp::extend::handler {
+  explicit BecomeProgram(const SpawnOptions& options) : options(options) {}
+
+  template <typename Executor>
+  void on_setup(Executor& executor) const {
+    static char* nothing[] = {nullptr};
+    if (options.empty_environment) executor.env = nothing;
   }
-  char* nothing[] = {nullptr};
-  char** environment = options.empty_environment ? nothing : environ;
-  pid_t pid = -1;
-  int failed = (options.search_path ? posix_spawnp : posix_spawn)(&pid, arguments[0], &actions, &attributes,
-                                                                  arguments.data(), environment);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return failed == 0 ? pid : -failed;
+
+  template <typename Executor>
+  void on_exec_setup(Executor&) const {
+    for (auto [here, there] : options.descriptors) {
+      if (here == there)
+        fcntl(there, F_SETFD, 0);  // dup2 would leave it to be closed
+      else
+        dup2(here, there);
+    }
+    if (options.close_from >= 0) close_range(unsigned(options.close_from), ~0u, 0);
+    if (options.own_group) setpgid(0, 0);
+  }
+
+  const SpawnOptions& options;
+};
+
+}  // namespace
+
+pid_t spawn(const std::vector<std::string>& words, const SpawnOptions& options) {
+  std::string program = words[0];
+  if (options.search_path && program.find('/') == std::string::npos) {
+    program = bp::search_path(program).string();
+    if (program.empty()) return -ENOENT;
+  }
+  // vfork and not fork, which copies the page tables of a search that may have gigabytes.
+  std::error_code failed;
+  bp::child child(bp::exe = program, bp::args = std::vector(words.begin() + 1, words.end()), BecomeProgram(options),
+                  bp::posix::use_vfork, failed);
+  if (failed) return -failed.value();
+  child.detach();
+  return child.id();
 }
 
 }  // namespace tw
