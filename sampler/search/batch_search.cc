@@ -15,6 +15,12 @@ bool can_run_untuned(const TuneTask& task) {
   return points_of(task.program.program) <= (task.target.kind == TargetKind::Cuda ? 1e8 : 2e8);
 }
 
+// At least: three calls at a common peak of a core. 0 for devices, whose peaks lie far apart.
+double seconds_of_a_trial(const TaskState& state) {
+  constexpr double kPeak = 1e11;
+  return is_device(state.task->target) ? 0 : 3 * state.least_flops / (kPeak * state.task->target.threads);
+}
+
 }  // namespace
 
 std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model,
@@ -22,7 +28,7 @@ std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t
   if (!state.strategy) state.strategy = plan_.new_strategy();
   if (state.rounds == 0 && state.progress.trials == 0) {
     add_first_trials(state, rng, left, batch);
-    add_seeds(state, left, model, rng, batch);
+    add_seeds(state, std::min(left, batch_size(state, known, tasks)), model, rng, batch);
   }
   int count =
       static_cast<int>(std::min<i64>(batch_size(state, known, tasks), left) - static_cast<i64>(batch.trials.size()));
@@ -55,13 +61,18 @@ std::vector<Candidate> BatchSearch::propose(TaskState& state, int count, const C
   return plan_.kind->has_scores ? select_batch(std::move(proposed), round, plan_.selection) : proposed;
 }
 
-// The first batches are small, so that what they find is used early: 8, 16, then 32. Of a small total each task gets
-// its part first.
+// The first batches are small, so that what they find is used early: 8, 16, then 32. Of few trials or little time each
+// task gets its part first.
 i64 BatchSearch::batch_size(const TaskState& state, i64 trials, std::size_t tasks) const {
   if (state.strategy->batch() > 0) return state.strategy->batch();
   if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kFullBatch;
-  i64 part = options_.total_trials > 0 ? options_.total_trials / static_cast<i64>(tasks) : kFirstBatch;
-  return std::clamp<i64>(part, 1, kFirstBatch);
+  i64 most = kFirstBatch;
+  if (options_.total_trials > 0) most = std::min(most, options_.total_trials / static_cast<i64>(tasks));
+  if (double trial = seconds_of_a_trial(state); options_.seconds > 0 && trial > 0) {
+    double part = options_.seconds / 2 / static_cast<double>(tasks);
+    most = std::min<i64>(most, static_cast<i64>(std::min<double>(part / trial, kFirstBatch)));
+  }
+  return std::max<i64>(most, 1);
 }
 
 // The best draw by the draft model, where the strategy goes by it: what zero trials give. Behind it the untuned
@@ -99,9 +110,9 @@ std::optional<Candidate> BatchSearch::construct_first(TaskState& state, const Rn
 }
 
 // The best of other machines, which may be the best here, and of other shapes.
-void BatchSearch::add_seeds(TaskState& state, i64 left, const CostModel* model, const Rng& rng, Batch& batch) {
+void BatchSearch::add_seeds(TaskState& state, i64 room, const CostModel* model, const Rng& rng, Batch& batch) {
   std::size_t most =
-      static_cast<std::size_t>(std::min<i64>(left, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
+      static_cast<std::size_t>(std::min<i64>(room, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));
   auto add = [&](const std::vector<Candidate>& seeds) {
     for (const Candidate& seed : seeds) {
       if (batch.trials.size() < most && state.measured.insert(seed.program).second)

@@ -16,7 +16,7 @@ class BatchSearch {
 
   // Adds the trials of a task's next batch, `left` at most; `known` are those that it has already, some in flight.
   // Their programs count as measured from then on. Returns why the strategy can propose nothing, or "". `tasks`: how
-  // many share the trials of the run. `model`: null as long as there is none.
+  // many share the trials and the time of the run. `model`: null as long as there is none.
   std::string find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model, Batch& batch,
                    const Rng& rng);
 
@@ -31,7 +31,7 @@ class BatchSearch {
   i64 batch_size(const TaskState& state, i64 trials, std::size_t tasks) const;
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch);
   std::optional<Candidate> construct_first(TaskState& state, const Rng& rng, i64 left);
-  void add_seeds(TaskState& state, i64 left, const CostModel* model, const Rng& rng, Batch& batch);
+  void add_seeds(TaskState& state, i64 room, const CostModel* model, const Rng& rng, Batch& batch);
   std::vector<Candidate> carried(TaskState& state, const CostModel* model, const Rng& rng);
   std::vector<Candidate> propose(TaskState& state, int count, const CostModel* model, const Rng& rng);
 

@@ -362,6 +362,28 @@ TEST_F(Search, FirstBatchesAreSmallAndEveryTaskHasOne) {
   }
 }
 
+// Where one full batch would take all of the time, each task still gets its first kernel.
+TEST_F(Search, SlowKernelsHaveSmallerFirstBatches) {
+  auto size = [](i64 m, i64 n, i64 k) { return task_of("dense", {{"M", m}, {"N", n}, {"K", k}}); };
+  tasks_ = {size(4096, 4096, 4096), size(2048, 4096, 4096), size(32, 64, 32)};
+  for (std::size_t i = 0; i < tasks_.size(); ++i) tasks_[i].name = cat("task", i);
+  auto first_batches = [&](const char* name, double seconds) {
+    Database file = database(name);
+    FakeMeasurer measurer;
+    Watcher watcher;
+    TuneOptions limited = options(1, 1, 40);
+    limited.seconds = seconds;
+    run(limited, file, &measurer, watcher);
+    std::vector<i64> sizes(tasks_.size());
+    for (const Record& record : records(file)) sizes[std::size_t(record.task.back() - '0')] += record.generation == 0;
+    return sizes;
+  };
+  // A trial of the first task takes 4 s by its arithmetic, and each task has half of a third of the time.
+  EXPECT_EQ(first_batches("an hour", 3600), (std::vector<i64>{8, 8, 8}));
+  EXPECT_EQ(first_batches("a minute", 60), (std::vector<i64>{2, 4, 8}));
+  EXPECT_EQ(first_batches("ten seconds", 10), (std::vector<i64>{1, 1, 8}));
+}
+
 // A tolerance that the program as it is written does not keep is the workload's fault, not that of every candidate.
 TEST_F(Search, ThatTheUntunedProgramIsWrongIsSaidOnce) {
   class Strict : public FakeMeasurer {
