@@ -5,7 +5,7 @@
 //   model_bench DATABASE... [--models mlp,tree:rank] [--tasks 12] [--batch 32] [--seeds 3]
 // With --transfer N each task is followed alone, with batches of 8, 16 and 32 as `tune` has them, with and without a
 // global model (transfer_model.h) that was trained on other tasks only: tasks are in N folds, and a global model has
-// learned from the folds that the task is not in. With --unseen-operators folds are of operators: names up to `_`.
+// learned from the folds that the task is not in. With --unseen-operators folds are of operators.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
@@ -89,15 +89,8 @@ struct Options {
 
 // The fold of each task.
 std::vector<int> task_folds(const ModelData& data, const Options& options) {
-  std::map<std::string, int> operators;
-  std::vector<int> fold;
-  for (std::size_t task = 0; task < data.tasks.size(); ++task) {
-    std::string name = data.tasks[task].name.substr(0, data.tasks[task].name.find('_'));
-    int number = options.unseen_operators
-                     ? operators.try_emplace(name, static_cast<int>(operators.size())).first->second
-                     : static_cast<int>(task);
-    fold.push_back(number % options.folds);
-  }
+  std::vector<int> fold = kinds_of(data, options.unseen_operators ? Holdout::Operators : Holdout::Tasks);
+  for (int& kind : fold) kind %= options.folds;
   return fold;
 }
 

@@ -163,7 +163,7 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
 int bench_list(const Options& options) {
   std::optional<std::vector<std::string>> libraries = parse_libraries(options.against);
   std::optional<LoadedList> list = libraries ? open_list(options.file) : std::nullopt;
-  if (!list || !fits_in_memory(*list, options.task)) return Usage;
+  if (!list || !has_task(*list, options.task) || !fits_in_memory(*list, options.task)) return Usage;
   std::optional<Database> database =
       open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return Environment;

@@ -101,7 +101,7 @@ void print_explanation(const std::string& task, const SpaceExplanation& explaine
 
 int explain_list(const Options& options) {
   std::optional<LoadedList> list = open_list(options.file, options.rules);
-  if (!list) return Usage;
+  if (!list || !has_task(*list, options.task)) return Usage;
   boost::json::array tasks;
   for (const TuneTask& task : list->tasks) {
     if (!options.task.empty() && task.name != options.task) continue;

@@ -98,18 +98,25 @@ std::optional<ModelData> read_data(const Options& options, FeatureKind features)
 
 // ---- data
 
-// Half of the programs are drawn at random, so that slow ones are there, too; the others a search proposes, among which
-// it has to choose. Both are runs of `tune`, which go on where they stopped.
+// A third of the programs are drawn at random, so that slow ones are there, too; a third are those that the draft model
+// prefers, so that its errors are seen; the others a search proposes, among which it has to choose. All are runs of
+// `tune`, which go on where they stopped.
 int measure_data(const Options& options) {
   if (options.files.size() != 1 || options.output.empty())
     return say("data: name one task list, and the database by --output"), Usage;
   if (options.json) return say("data: --json is not for this action, which prints two tables of `tune`"), Usage;
-  for (const auto& [strategy, programs] :
-       {std::pair("random", options.programs / 2), std::pair("evolutionary", options.programs)}) {
+  struct Part {
+    const char *strategy, *model;
+    int programs;  // with those of the parts before
+  };
+  for (const Part& part : {Part{"random", "random", options.programs / 3},
+                           Part{"evolutionary", "draft", options.programs - options.programs / 3},
+                           Part{"evolutionary", "auto", options.programs}}) {
     std::vector<std::string> words = {"tune",       options.files[0],
                                       "--database", options.output,
-                                      "--strategy", strategy,
-                                      "--trials",   std::to_string(programs),
+                                      "--strategy", part.strategy,
+                                      "--model",    part.model,
+                                      "--trials",   std::to_string(part.programs),
                                       "--min-gain", "0",
                                       "--transfer", "none"};
     std::vector<char*> pointers;
@@ -125,6 +132,7 @@ int measure_data(const Options& options) {
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
   if (!is_model_name("--model", options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
+  if (!learns(options.model)) return say(cat("--model: `", options.model, "` learns nothing")), Usage;
   MadeModel made = make_model(options.model, model_columns(options.model), 0);
   if (!made.model) return say(made.note), Environment;
   std::optional<ModelData> data = read_data(options, feature_kind_of(options.model));
@@ -133,7 +141,7 @@ int train(const Options& options) {
   double begin = seconds_now();
   TrainReport report = made.model->update(data->data, Effort::Full);
   if (!report.problem.empty()) return say(cat("cost model: ", report.problem)), Environment;
-  if (report.passes == 0 && options.model != "random")
+  if (report.passes == 0)
     return say(cat(made.model->name(), " learned nothing of ", report.candidates, " candidates: they are too few")),
            TargetMissed;
   if (!write_model_file(options.output, made.model->save())) return Environment;
@@ -163,7 +171,10 @@ struct Row {
 Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdout holdout, const Options& options) {
   Evaluation mean;
   for (int seed = 0; seed < options.seeds; ++seed) {
-    std::vector<int> fold = folds_of(data.data, holdout, options.folds, static_cast<u64>(seed));
+    const u64 split = static_cast<u64>(seed);
+    std::vector<int> fold = holdout == Holdout::Candidates
+                                ? folds_of(data.data, options.folds, split)
+                                : folds_of(data.data, kinds_of(data, holdout), options.folds, split);
     auto make = [&] { return make_model(name, model_columns(name), static_cast<u64>(seed)).model; };
     Evaluation one =
         name == kDraft
@@ -215,7 +226,7 @@ int evaluate_all(const Options& options) {
   std::vector<std::string> names = split(options.models, ',');
   if (names.empty()) return say("--models: name one"), Usage;
   for (const std::string& name : names) {
-    if (!is_model_name("--models", name, cat(kDraft, ", ", model_names()))) return Usage;
+    if (!is_model_name("--models", name, model_names())) return Usage;
   }
   std::map<FeatureKind, ModelData> by_kind;  // of the same candidates
   std::string standard = make_model("auto", model_columns("auto"), 0).model->name();
@@ -233,7 +244,9 @@ int evaluate_all(const Options& options) {
       if (data->tasks.size() < 2) return say("one task alone says nothing of unseen tasks: name more databases"), Usage;
       by_kind.emplace(kind, std::move(*data));
     }
-    for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
+    for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks, Holdout::Operators}) {
+      std::vector<int> kinds = kinds_of(by_kind.at(kind), holdout);
+      if (std::ranges::count(kinds, kinds[0]) == std::ssize(kinds) && holdout != Holdout::Candidates) continue;
       say(cat(name, ", ", name_of(holdout)));
       Evaluation found = evaluate_model(name, by_kind.at(kind), holdout, options);
       if (!found.problem.empty()) return say(cat(name, ": ", found.problem)), Environment;
@@ -276,7 +289,7 @@ struct Action {
   int (*run)(const Options& options);
 };
 constexpr Action actions[] = {
-    {"data", "measure random programs of the tasks of a list, and as many of a search, into --output", measure_data},
+    {"data", "measure programs of the tasks of a list, random ones and those of searches, into --output", measure_data},
     {"train", "learn from the records of databases, and write the model to --output (for `tune --model-file`)", train},
     {"eval", "cross-validation on the records of databases: of candidates of known tasks, and of unseen tasks",
      evaluate_all},
@@ -301,7 +314,7 @@ int run_model(int count, char** words) {
   app.add_option("FILE", options.files,
                  "databases with records, or records that `db export` wrote (.jsonl, .jsonl.gz); none: those that come "
                  "with tracewright; show: the file of a model");
-  app.add_option("--models", options.models, cat("eval: of draft, ", model_names()));
+  app.add_option("--models", options.models, cat("eval: of ", model_names()));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
   app.add_option("--recall", options.recall,

@@ -141,7 +141,7 @@ std::optional<std::vector<Recipe>> from_trace_file(const std::string& path) {
 
 std::optional<std::vector<Recipe>> from_list(const Options& options) {
   std::optional<LoadedList> list = open_list(options.file);
-  if (!list) return std::nullopt;
+  if (!list || !has_task(*list, options.task)) return std::nullopt;
   std::optional<Database> database =
       open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
   if (!database) return std::nullopt;

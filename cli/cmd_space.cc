@@ -44,6 +44,7 @@ int run_space(int count, char** words) {
   if (std::optional<int> code = app.parse(count, words)) return *code;
   std::optional<LoadedList> loaded = open_list(file, rules);
   if (!loaded) return Usage;
+  if (!has_task(*loaded, only)) return Usage;
   if (!json) print_order(*loaded);
   boost::json::array tasks;
   for (const TuneTask& task : loaded->tasks) {

@@ -327,22 +327,27 @@ bool choose_transfer(SearchChoice& choice, const std::string& said) {
 
 // The bytes of the global model of a run; "" = it has none, nullopt after a message. Without a word of the user's the
 // shipped one is taken where it fits: for processors, with the network, which is to learn the order.
-std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_said, const Target& target) {
+std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_flag, const LoadedList& list) {
   const std::string& transfer = tuning.search.transfer;
-  bool is_shipped = transfer == kShippedModel;
+  const Located<std::string>& listed = list.list.search.transfer;
+  bool is_shipped = transfer == kShippedModel, is_said = is_flag || listed.given;
   if (transfer.empty() || transfer == kNoTransfer) return "";
   auto refuse = [&](const std::string& why) -> std::optional<std::string> {
     if (!is_said) return "";
-    return say(cat("--transfer ", transfer, ": ", why)), std::nullopt;
+    if (is_flag) return say(cat("--transfer ", transfer, ": ", why)), std::nullopt;
+    Diagnostics diagnostics(list.source);
+    diagnostics.error(listed.span, why);
+    return std::fputs(diagnostics.render().c_str(), stderr), std::nullopt;
   };
   if (tuning.keep_model)
     return refuse("the cost model begins with --model-file, and not with another one; leave one of them away");
-  if (tuning.cost_model == "random") return refuse("the cost model `random` learns nothing");
+  if (!learns(tuning.cost_model)) return refuse(cat("the cost model `", tuning.cost_model, "` learns nothing"));
   if (feature_kind_of(tuning.cost_model) != FeatureKind::Stores)
     return refuse(cat("a global model goes by stores, and the cost model `", tuning.cost_model, "` does not"));
   if (tuning.objective == Objective::Regression)
     return refuse("a global model has learned the order, and --objective is regression");
-  if (is_shipped && is_device(target)) return refuse("the model that comes with tracewright is for processors");
+  if (is_shipped && is_device(list.tasks[0].target))
+    return refuse("the model that comes with tracewright is for processors");
   MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
   if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
   std::string error;
@@ -385,12 +390,11 @@ int tune_list(const Options& options) {
   std::optional<std::string> model = read_model_file(options.model_file, options.model, plan_of(tuning.search).models);
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
-  bool is_transfer_said = !options.transfer.empty() || given.search.transfer.given;
   if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
-  std::optional<std::string> global = global_model_of(tuning, is_transfer_said, list->tasks[0].target);
+  std::optional<std::string> global = global_model_of(tuning, !options.transfer.empty(), *list);
   if (!global) return Usage;
   tuning.global_model = std::move(*global);
   if (options.dry_run) {

@@ -21,6 +21,9 @@ bool is_model_name(const std::string& option, const std::string& name, const std
 
 bool may_become_model_file(const std::string& path) {
   std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    return say(cat("cannot write ", path, ": there is no folder ", folder.string())), false;
   if (!std::filesystem::exists(path, ignored) || model_header(read_file(path).value_or(""))) return true;
   say(cat(path, " is there and is no saved cost model: give another name"));
   return false;

@@ -1,6 +1,10 @@
 #include "cli/open_list.h"
 
+#include <algorithm>
 #include <cstdio>
+
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
 
 namespace tw::cli {
 
@@ -15,6 +19,20 @@ bool fits_in_memory(const LoadedList& list, const std::string& only) {
   std::string why = why_not_in_memory(list, only);
   std::fputs(why.c_str(), stderr);
   return why.empty();
+}
+
+bool is_task_name(const std::string& name, const std::vector<std::string>& names, const std::string& where) {
+  if (std::ranges::find(names, name) != names.end()) return true;
+  std::string near = closest(name, names);
+  say(cat("no task `", name, "` in ", where,
+          near.empty() ? cat("; there are: ", join(names, ", ")) : cat("; did you mean `", near, "`?")));
+  return false;
+}
+
+bool has_task(const LoadedList& list, const std::string& name) {
+  std::vector<std::string> names;
+  for (const TuneTask& task : list.tasks) names.push_back(task.name);
+  return name.empty() || is_task_name(name, names, list.source.name);
 }
 
 std::optional<TraceFile> read_trace_file(const std::string& path, const std::string& text) {

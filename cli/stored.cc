@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 
+#include "cli/open_list.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "sampler/tasks/rebuild.h"
@@ -24,9 +25,7 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
     if (task.task == name) found.push_back(task);
   }
   if (!found.empty()) return found;
-  std::string near = closest(name, names);
-  say(cat("no task `", name, "` in ", database.path(),
-          near.empty() ? cat("; there are: ", join(names, ", ")) : cat("; did you mean `", near, "`?")));
+  is_task_name(name, names, database.path());
   return std::nullopt;
 }
 

@@ -11,7 +11,7 @@ constexpr double kCall = 2e-8;    // seconds of calling the kernel
 }  // namespace
 
 double seconds_of(const StoreProfile& profile, const MachineRates& rates) {
-  double cycles = profile.cycles();
+  double cycles = profile.cycles(rates);
   double waiting = std::max(0.0, cycles - std::max(profile.compute, profile.latency) - profile.overhead);
   bool from_memory = profile.traffic[2] > 0;
   double waiting_speed_up = from_memory ? std::min(profile.speed_up, rates.memory_speed_up) : profile.speed_up;

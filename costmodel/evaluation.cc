@@ -36,19 +36,28 @@ Accuracy mean_of(Accuracy sum) {
 
 }  // namespace
 
-const char* name_of(Holdout holdout) { return holdout == Holdout::Candidates ? "within tasks" : "unseen tasks"; }
+const char* name_of(Holdout holdout) {
+  constexpr const char* kNames[] = {"within tasks", "unseen tasks", "unseen operators"};
+  return kNames[static_cast<int>(holdout)];
+}
 
-std::vector<int> folds_of(const Dataset& data, Holdout holdout, int folds, u64 seed) {
+std::vector<int> folds_of(const Dataset& data, int folds, u64 seed) {
   std::map<i32, std::vector<int>> candidates;  // of each group
   for (int i = 0; i < data.size(); ++i) candidates[data.group[i]].push_back(i);
   std::vector<int> fold(data.size());
-  std::vector<int> place = shuffled(static_cast<int>(candidates.size()), seed);
   int group = 0;
   for (const auto& [task, own] : candidates) {
-    int of_task = place[group] % folds;
     std::vector<int> order = shuffled(static_cast<int>(own.size()), mix64(seed + static_cast<u64>(++group)));
-    for (std::size_t i = 0; i < own.size(); ++i) fold[own[i]] = holdout == Holdout::Tasks ? of_task : order[i] % folds;
+    for (std::size_t i = 0; i < own.size(); ++i) fold[own[i]] = order[i] % folds;
   }
+  return fold;
+}
+
+std::vector<int> folds_of(const Dataset& data, std::span<const int> kinds, int folds, u64 seed) {
+  std::map<int, int> number;
+  for (i32 group : data.group) number.try_emplace(kinds[group], static_cast<int>(number.size()));
+  std::vector<int> fold(data.size()), place = shuffled(static_cast<int>(number.size()), seed);
+  for (int i = 0; i < data.size(); ++i) fold[i] = place[number[kinds[data.group[i]]]] % folds;
   return fold;
 }
 

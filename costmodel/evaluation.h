@@ -11,14 +11,16 @@
 
 namespace tw {
 
-// What is held out: candidates of all tasks, so that each task was seen in training, or whole tasks, so that none was.
-// The first is easier: always look at both (TenSet, NeurIPS 2021).
-enum class Holdout : u8 { Candidates, Tasks };
-const char* name_of(Holdout holdout);  // "within tasks", "unseen tasks"
+// What is held out: candidates of all tasks, so that each task was seen in training, or whole tasks, so that none was,
+// or all tasks of an operator. The first is easiest: always look at all (TenSet, NeurIPS 2021).
+enum class Holdout : u8 { Candidates, Tasks, Operators };
+const char* name_of(Holdout holdout);  // "within tasks", "unseen tasks", "unseen operators"
 
 // For each candidate the fold in which it is held out, in [0, folds). Folds have equal numbers of candidates of each
-// task, or of tasks; which ones depends on the seed alone. At most as many folds as there are tasks, for tasks.
-std::vector<int> folds_of(const Dataset& data, Holdout holdout, int folds, u64 seed);
+// group; or, where whole groups are held out, equal numbers of kinds, of which `kinds` has one for each group: groups
+// of one kind are held out together. Which ones depends on the seed alone. At most as many folds as there are kinds.
+std::vector<int> folds_of(const Dataset& data, int folds, u64 seed);
+std::vector<int> folds_of(const Dataset& data, std::span<const int> kinds, int folds, u64 seed);
 
 struct Evaluation {
   Accuracy accuracy;            // mean over the held-out groups of all folds

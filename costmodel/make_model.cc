@@ -41,6 +41,10 @@ MadeModel make_random(int columns, u64 seed, const ModelOptions&) {
   return {std::make_unique<RandomModel>(columns, seed), ""};
 }
 
+MadeModel make_draft(int, u64, const ModelOptions&) {
+  return {nullptr, "without a learned cost model candidates are ranked by the draft model"};
+}
+
 MadeModel make_auto(int columns, u64 seed, const ModelOptions& options) {
   MadeModel mlp = make_network<kMlp>(columns, seed, options);
   if (mlp.model) return mlp;
@@ -63,6 +67,7 @@ constexpr Row models[] = {{"auto", make_auto},
                           {"xgboost-relation", make_xgboost<kXgboostRelation>, FeatureKind::Relation},
                           {"xgboost-knobs", make_xgboost<kXgboostKnobs>, FeatureKind::Knobs},
                           {"tree", make_tree},
+                          {"draft", make_draft},
                           {"random", make_random}};
 
 MadeModel make_one(std::string_view name, int columns, u64 seed, const ModelOptions& options) {
@@ -102,6 +107,8 @@ FeatureKind feature_kind_of(std::string_view name) {
   const auto* row = std::find_if(std::begin(models), std::end(models), [&](const Row& r) { return name == r.name; });
   return row == std::end(models) ? FeatureKind::Stores : row->features;
 }
+
+bool learns(std::string_view name) { return name != "draft" && name != "random"; }
 
 int model_columns(std::string_view name) { return columns_of(feature_kind_of(name)); }
 

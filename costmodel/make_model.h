@@ -20,9 +20,9 @@ struct MadeModel {
 };
 
 // "mlp", "treegru" and "tlp" (LibTorch), "xgboost" and "xgboost-reference" (XGBoost; the latter with TVM's
-// hyper-parameters), "xgboost-relation" and "xgboost-knobs" (XGBoost on other features), "tree" (built in), "random"
-// (baseline), or "auto": mlp where its plugin opens, else tree, and `note` says which and why. `columns` is the number
-// of features per row, model_columns(name) for candidates.
+// hyper-parameters), "xgboost-relation" and "xgboost-knobs" (XGBoost on other features), "tree" (built in), "draft"
+// (no model: the draft model alone, draft_model.h), "random" (baseline), or "auto": mlp where its plugin opens, else
+// tree, and `note` says which and why. `columns` is the number of features per row, model_columns(name) for candidates.
 MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
 // The model whose saved bytes these are (CostModel::save), as it was; its kind is in the bytes. Null with a note where
@@ -32,6 +32,7 @@ MadeModel open_model(std::string_view bytes, int columns);
 // The rows that a model of this name sees; stores, if there is no such model.
 FeatureKind feature_kind_of(std::string_view name);
 int model_columns(std::string_view name);
+bool learns(std::string_view name);  // from measured candidates
 
 // "auto, mlp, treegru, ..."
 std::string model_names();

@@ -81,11 +81,23 @@ double vectors_of(double lanes, double columns, double full) {
 
 }  // namespace
 
-double StoreProfile::cycles() const {
-  double work = std::max(compute, latency);
+double StoreProfile::streamed(const MachineRates& rates) const {
+  return streamed_lines[0] * kStreamedFromL2 + streamed_lines[1] * kStreamedFromL3 +
+         streamed_lines[2] * rates.memory_line;
+}
+
+// Single lines do not come faster than streamed ones.
+double StoreProfile::strided(const MachineRates& rates) const {
+  return strided_lines[0] * std::max(kStridedLine[0], kStreamedFromL2) +
+         strided_lines[1] * std::max(kStridedLine[1], kStreamedFromL3) +
+         strided_lines[2] * std::max(kStridedLine[2], rates.memory_line);
+}
+
+double StoreProfile::cycles(const MachineRates& rates) const {
+  double work = std::max(compute, latency), read_ahead = streamed(rates);
   // Read-ahead overlaps with arithmetic, waiting for single lines does so only in part.
-  double stream = 0.2 * std::min(work, streamed) + std::max(0.0, streamed - work);
-  return work + overhead + stream + 0.7 * strided;
+  double stream = 0.2 * std::min(work, read_ahead) + std::max(0.0, read_ahead - work);
+  return work + overhead + stream + 0.7 * strided(rates);
 }
 
 void StoreProfiler::start(const FlatProgram& program) {
@@ -338,7 +350,6 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
                                   StoreProfile& out) {
   const std::array<double, 3> sizes = {static_cast<double>(target_.l1_bytes), static_cast<double>(target_.l2_bytes),
                                        static_cast<double>(target_.l3_bytes)};
-  const std::array<double, 3> streamed_line = {kStreamedFromL2, kStreamedFromL3, target_.rates.memory_line};
   set_bytes_.assign(store.depth + 1, 0);
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
@@ -371,9 +382,7 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
       bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
-      // Single lines do not come faster than streamed ones.
-      (is_strided ? out.strided : out.streamed) +=
-          moved_lines * (is_strided ? std::max(kStridedLine[cache], streamed_line[cache]) : streamed_line[cache]);
+      (is_strided ? out.strided_lines : out.streamed_lines)[cache] += moved_lines;
     }
   }
 }

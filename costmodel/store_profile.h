@@ -29,7 +29,8 @@ struct StoreProfile {
   double tests = 0;     // instructions in one body of a test that stands in it
   // Cycles.
   double compute = 0, latency = 0, overhead = 0;
-  double streamed = 0, strided = 0;  // waiting for memory: read ahead by the hardware or not
+  // Cache lines that come from or go beyond L1, L2, L3: read ahead by the hardware, or not.
+  std::array<double, 3> streamed_lines{}, strided_lines{};
   // Bytes that come from or go beyond L1, L2, L3; bytes touched by the loops inside the innermost loop, by it, by the
   // two around it.
   std::array<double, 3> traffic{};
@@ -53,7 +54,10 @@ struct StoreProfile {
   bool is_mma = false;          // part of a matrix instruction
   double prefetch = 0;          // bytes ahead; on processors
 
-  double cycles() const;
+  // Cycles of waiting for lines that are read ahead, and for the others; of all of the store.
+  double streamed(const MachineRates& rates) const;
+  double strided(const MachineRates& rates) const;
+  double cycles(const MachineRates& rates) const;
 };
 
 // Makes profiles. Reuses its memory between calls: one per thread.

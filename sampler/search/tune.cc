@@ -191,7 +191,7 @@ class Tuner {
   // Null where none is given, or it is not used; with a note where it cannot be.
   MadeModel global_model() const {
     bool is_used = !options_.global_model.empty() && options_.model_bytes.empty() && search_.has_transfer() &&
-                   options_.cost_model != "random" && feature_kind_of(options_.cost_model) == FeatureKind::Stores;
+                   learns(options_.cost_model) && feature_kind_of(options_.cost_model) == FeatureKind::Stores;
     if (!is_used) return {};
     MadeModel made = open_model(options_.global_model, feature_columns());
     if (!made.model) made.note = cat("the global cost model is not used: ", made.note);

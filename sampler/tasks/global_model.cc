@@ -22,7 +22,10 @@ std::optional<std::string> read_global_model(const std::string& name, std::strin
     path = *own;
   }
   std::optional<std::string> bytes = read_whole_file(path);
-  if (!bytes) return error = cat("cannot read ", path), std::nullopt;
+  if (!bytes) {
+    const std::string near = closest(name, {kShippedModel, kNoTransfer});
+    return error = cat("cannot read ", path, near.empty() ? "" : cat("; did you mean `", near, "`?")), std::nullopt;
+  }
   std::optional<ModelHeader> header = model_header(*bytes);
   if (header && header->kind == "random")
     return error = cat(path, ": a `random` model has learned nothing"), std::nullopt;

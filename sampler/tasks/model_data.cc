@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "costmodel/row_extractor.h"
@@ -35,6 +36,7 @@ class RecordReader {
     return true;
   }
   double draft_seconds() const { return extractor_.draft_seconds(); }
+  std::string op() const { return std::string(program_.program.name); }
 
  private:
   OwnedProgram program_;
@@ -77,7 +79,7 @@ DatabaseStatus add_model_data(ModelData& data, Database& database, const std::fu
       leave_out(data, summary.trials, why);
       continue;
     }
-    ModelData::Task task{summary.task, summary.workload, summary.target, machine};
+    ModelData::Task task{summary.task, summary.workload, summary.target, machine, reader->op()};
     std::set<std::string> programs;
     std::vector<float> rows;
     auto add = [&](Record& record) {
@@ -95,6 +97,16 @@ DatabaseStatus add_model_data(ModelData& data, Database& database, const std::fu
     if (task.candidates > 0) data.tasks.push_back(task);
   }
   return Done{};
+}
+
+std::vector<int> kinds_of(const ModelData& data, Holdout holdout) {
+  std::map<std::string, int> numbers;
+  std::vector<int> kinds;
+  for (const ModelData::Task& task : data.tasks) {
+    const std::string& kind = holdout == Holdout::Operators ? task.op : task.workload;
+    kinds.push_back(numbers.try_emplace(kind, static_cast<int>(numbers.size())).first->second);
+  }
+  return kinds;
 }
 
 }  // namespace tw

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/cost_model.h"
+#include "costmodel/evaluation.h"
 #include "costmodel/feature_kind.h"
 #include "runtime/store/database.h"
 
@@ -16,6 +16,7 @@ struct ModelData {
   // What one machine measured of one task: a group of the data set.
   struct Task {
     std::string name, workload, target, machine;
+    std::string op;  // the name that the workload has in its text
     int candidates = 0, failed = 0;
   };
   FeatureKind features = FeatureKind::Stores;  // of `data`
@@ -30,5 +31,9 @@ struct ModelData {
 // without untuned programs, which have no trace, and each program once.
 // `stop` is asked now and then; once true, what was read so far counts. Errors are those of the database.
 DatabaseStatus add_model_data(ModelData& data, Database& database, const std::function<bool()>& stop = {});
+
+// For folds_of, a number for each task: tasks of one workload, whatever machine or target measured them, have the same
+// one; or those of one operator.
+std::vector<int> kinds_of(const ModelData& data, Holdout holdout);
 
 }  // namespace tw

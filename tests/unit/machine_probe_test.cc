@@ -62,9 +62,9 @@ TEST(MachineProbe, AMachineIsMeasuredOnce) {
   ASSERT_TRUE(database);
   for (bool may_measure : {true, false}) EXPECT_EQ(*machine_rates(*database, may_measure), first);
   // Of a database that lies, and of one that another machine wrote, nothing is taken over.
-  ASSERT_TRUE(database->save_model("machine rates", host_description(), 1, "1e9 0 0"));
+  ASSERT_TRUE(database->save_model("machine rates", host_description(), 2, "1e9 0 0"));
   EXPECT_EQ(*machine_rates(*database, /*may_measure=*/false), MachineRates());
-  ASSERT_TRUE(database->save_model("machine rates", "another machine", 1, "50 3 9000"));
+  ASSERT_TRUE(database->save_model("machine rates", "another machine", 2, "50 3 9000"));
   auto again = machine_rates(*database, /*may_measure=*/true);
   ASSERT_TRUE(again);
   EXPECT_NE(again->parallel_start, 9000);

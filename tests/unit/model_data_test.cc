@@ -12,6 +12,7 @@
 #include "costmodel/make_model.h"
 #include "costmodel/row_extractor.h"
 #include "dsl/base/rng.h"
+#include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "sampler/space/candidate.h"
 #include "tests/unit/search_kit.h"
@@ -73,7 +74,8 @@ class Truth : public Memory {
 
 TEST(Evaluation, EachCandidateIsHeldOutOnce) {
   Dataset data = tasks_of(7, 20);
-  std::vector<int> within = folds_of(data, Holdout::Candidates, 5, 1), unseen = folds_of(data, Holdout::Tasks, 5, 1);
+  std::vector<int> each = {0, 1, 2, 3, 4, 5, 6};
+  std::vector<int> within = folds_of(data, 5, 1), unseen = folds_of(data, each, 5, 1);
   std::map<std::pair<i32, int>, int> counts;
   std::map<i32, std::set<int>> folds;
   for (int i = 0; i < data.size(); ++i) {
@@ -88,25 +90,42 @@ TEST(Evaluation, EachCandidateIsHeldOutOnce) {
     used.insert(in.begin(), in.end());
   }
   EXPECT_EQ(used.size(), 5u);
-  EXPECT_NE(within, folds_of(data, Holdout::Candidates, 5, 2));
-  EXPECT_EQ(within, folds_of(data, Holdout::Candidates, 5, 1));
+  EXPECT_NE(within, folds_of(data, 5, 2));
+  EXPECT_EQ(within, folds_of(data, 5, 1));
+}
+
+// So a workload that two machines measured is not learned from one and asked of the other.
+TEST(Evaluation, GroupsOfOneKindAreHeldOutTogether) {
+  Dataset data = tasks_of(7, 20);
+  const std::vector<int> kinds = {0, 1, 2, 0, 2, 3, 0};
+  std::vector<int> fold = folds_of(data, kinds, 3, 1);
+  std::map<int, std::set<int>> folds;
+  for (int i = 0; i < data.size(); ++i) folds[kinds[data.group[i]]].insert(fold[i]);
+  ASSERT_EQ(folds.size(), 4u);
+  std::set<int> used;
+  for (const auto& [kind, in] : folds) {
+    EXPECT_EQ(in.size(), 1u);
+    used.insert(in.begin(), in.end());
+  }
+  EXPECT_EQ(used.size(), 3u);
 }
 
 TEST(Evaluation, AModelIsAskedOnlyAboutWhatItHasNotLearned) {
   Dataset data = tasks_of(6, 30);
-  for (Holdout holdout : {Holdout::Candidates, Holdout::Tasks}) {
-    std::vector<int> fold = folds_of(data, holdout, 3, 1);
+  const std::vector<int> kinds = {0, 1, 2, 0, 1, 2};
+  for (bool is_within : {true, false}) {
+    std::vector<int> fold = is_within ? folds_of(data, 3, 1) : folds_of(data, kinds, 3, 1);
     Evaluation memory = evaluate([] { return std::make_unique<Memory>(); }, data, fold, Effort::Full);
-    EXPECT_DOUBLE_EQ(memory.accuracy.pairwise, 0.5) << name_of(holdout);
+    EXPECT_DOUBLE_EQ(memory.accuracy.pairwise, 0.5) << is_within;
     Evaluation truth = evaluate([] { return std::make_unique<Truth>(); }, data, fold, Effort::Full);
-    EXPECT_EQ(truth.accuracy.pairwise, 1) << name_of(holdout);
+    EXPECT_EQ(truth.accuracy.pairwise, 1) << is_within;
     EXPECT_EQ(truth.accuracy.top1, 1);
   }
 }
 
 TEST(Evaluation, ScoresWithoutTrainingAreHeldOutTheSameWay) {
   Dataset data = tasks_of(4, 20);
-  std::vector<int> fold = folds_of(data, Holdout::Candidates, 4, 1);
+  std::vector<int> fold = folds_of(data, 4, 1);
   std::vector<float> scores(data.size());
   for (int i = 0; i < data.size(); ++i) scores[i] = static_cast<float>(-data.seconds[i]);
   EXPECT_EQ(evaluate(scores, data, fold).accuracy.pairwise, 1);
@@ -171,6 +190,28 @@ void ModelDataOfATune::expect_features_of_the_search(Database& stored, FeatureKi
     ++compared;
   }
   EXPECT_GT(compared, 20);
+}
+
+TEST_F(ModelDataOfATune, TasksOfOneWorkloadOrOperatorAreOfOneKind) {
+  tasks_ = {task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}),
+            task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{64}}}),
+            task_of("matmul", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}})};
+  for (std::size_t i = 0; i < tasks_.size(); ++i) tasks_[i].name = cat("task", i);
+  Database stored = database("a.db");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(1, 1, 8), stored, &measurer, watcher);
+  ModelData data;
+  for (int of_two_machines = 0; of_two_machines < 2; ++of_two_machines) ASSERT_TRUE(add_model_data(data, stored));
+  ASSERT_EQ(data.tasks.size(), 6u);
+  std::vector<int> tasks = kinds_of(data, Holdout::Tasks), operators = kinds_of(data, Holdout::Operators);
+  for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t j = 0; j < 6; ++j) {
+      EXPECT_EQ(tasks[i] == tasks[j], data.tasks[i].name == data.tasks[j].name) << i << " " << j;
+      EXPECT_EQ(operators[i] == operators[j], data.tasks[i].op == data.tasks[j].op) << i << " " << j;
+    }
+  }
+  EXPECT_EQ(std::set<int>(operators.begin(), operators.end()).size(), 2u);
 }
 
 TEST_F(ModelDataOfATune, TakesOneMachineOfEachTaskAndLeavesOutWhatItCannotReplay) {
