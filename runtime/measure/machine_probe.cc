@@ -30,10 +30,7 @@ struct Read {
   u64 sums[64] = {};  // kept, so that nothing is left out
 };
 
-// In the widest registers that the machine has: sums must not take longer than the reading.
-#ifdef __x86_64__
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
+// A line at a time: sums must not take longer than the reading.
 u64 sum(const Line* data, std::size_t count) {
   Line sums[4] = {};
   for (std::size_t i = 0; i + 4 <= count; i += 4) {

@@ -9,14 +9,16 @@
 namespace tw {
 namespace {
 
-Status lower_for_processor(Rebuilt& out, const Target& target) {
-  TW_TRY(out.lowered, lower(*out.arena, out.scheduled, lowering_options(target), &out.dumps));
+// The cap on code is the search's. The trace of a target with wider vectors has more code on one with narrower ones.
+constexpr i64 kMostCode = 8000, kMostDeviceCode = 16000;  // vector operations of a nest of loops
+
+Status lower_for_processor(Rebuilt& out, const LoweringOptions& options) {
+  TW_TRY(out.lowered, lower(*out.arena, out.scheduled, options, &out.dumps));
   return ok();
 }
 
-Status lower_for_device(Rebuilt& out, const Target& target) {
-  TW_TRY(out.lowered_device,
-         lower_gpu(*out.arena, out.scheduled, lowering_options(target), gpu_limits(target), &out.dumps));
+Status lower_for_device(Rebuilt& out, const Target& target, const LoweringOptions& options) {
+  TW_TRY(out.lowered_device, lower_gpu(*out.arena, out.scheduled, options, gpu_limits(target), &out.dumps));
   return ok();
 }
 
@@ -32,7 +34,17 @@ std::optional<Rebuilt> rebuild(const OwnedProgram& program, const Trace& trace, 
     return std::nullopt;
   }
   out.scheduled = state.program();
-  Status lowered = is_device(target) ? lower_for_device(out, target) : lower_for_processor(out, target);
+  auto lower_with = [&](const LoweringOptions& options) {
+    out.dumps.clear();
+    return is_device(target) ? lower_for_device(out, target, options) : lower_for_processor(out, options);
+  };
+  LoweringOptions options = lowering_options(target);
+  Status lowered = lower_with(options);
+  if (!lowered) {
+    // What the search made is never lowered with the larger cap, and so stays the same code.
+    options.max_instructions = is_device(target) ? kMostDeviceCode : kMostCode;
+    if (Status again = lower_with(options); again) lowered = again;
+  }
   if (!lowered) {
     error = explain(lowered.rejected(), state);
     return std::nullopt;

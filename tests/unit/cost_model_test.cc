@@ -226,7 +226,7 @@ TEST(MakeModel, KnowsItsNames) {
   EXPECT_EQ(unknown.model, nullptr);
   EXPECT_EQ(unknown.note,
             "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, treegru, tlp, xgboost, "
-            "xgboost-reference, xgboost-relation, xgboost-knobs, tree, random)");
+            "xgboost-reference, xgboost-relation, xgboost-knobs, tree, draft, random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {
