@@ -57,6 +57,7 @@ struct Row {
   const char* name;
   MadeModel (*make)(int columns, u64 seed, const ModelOptions& options);
   FeatureKind features = FeatureKind::Stores;
+  bool learns = true;
 };
 constexpr Row models[] = {{"auto", make_auto},
                           {"mlp", make_network<kMlp>},
@@ -67,8 +68,13 @@ constexpr Row models[] = {{"auto", make_auto},
                           {"xgboost-relation", make_xgboost<kXgboostRelation>, FeatureKind::Relation},
                           {"xgboost-knobs", make_xgboost<kXgboostKnobs>, FeatureKind::Knobs},
                           {"tree", make_tree},
-                          {"draft", make_draft},
-                          {"random", make_random}};
+                          {"draft", make_draft, FeatureKind::Stores, false},
+                          {"random", make_random, FeatureKind::Stores, false}};
+
+const Row* row_of(std::string_view name) {
+  const auto* row = std::find_if(std::begin(models), std::end(models), [&](const Row& r) { return name == r.name; });
+  return row == std::end(models) ? nullptr : row;
+}
 
 MadeModel make_one(std::string_view name, int columns, u64 seed, const ModelOptions& options) {
   std::vector<std::string> names;
@@ -104,11 +110,14 @@ MadeModel open_model(std::string_view bytes, int columns) {
 }
 
 FeatureKind feature_kind_of(std::string_view name) {
-  const auto* row = std::find_if(std::begin(models), std::end(models), [&](const Row& r) { return name == r.name; });
-  return row == std::end(models) ? FeatureKind::Stores : row->features;
+  const Row* row = row_of(name);
+  return row ? row->features : FeatureKind::Stores;
 }
 
-bool learns(std::string_view name) { return name != "draft" && name != "random"; }
+bool learns(std::string_view name) {
+  const Row* row = row_of(name);
+  return !row || row->learns;
+}
 
 int model_columns(std::string_view name) { return columns_of(feature_kind_of(name)); }
 

@@ -32,7 +32,7 @@ MadeModel open_model(std::string_view bytes, int columns);
 // The rows that a model of this name sees; stores, if there is no such model.
 FeatureKind feature_kind_of(std::string_view name);
 int model_columns(std::string_view name);
-bool learns(std::string_view name);  // from measured candidates
+bool learns(std::string_view name);  // from measured candidates; false: it is the same whatever was measured
 
 // "auto, mlp, treegru, ..."
 std::string model_names();

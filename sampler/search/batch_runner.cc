@@ -210,7 +210,7 @@ void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
 
 // ---- results that are known
 
-// Of what the database holds (--replay-measurements), or whoever calls knows.
+// From the database (--replay-measurements), or from the function TuneOptions::known.
 const Record* BatchRunner::known_result(const TaskState& state, const Trial& trial) const {
   auto recorded = state.recorded.find(trial.candidate.program);
   if (recorded != state.recorded.end()) return &recorded->second;

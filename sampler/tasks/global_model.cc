@@ -27,8 +27,8 @@ std::optional<std::string> read_global_model(const std::string& name, std::strin
     return error = cat("cannot read ", path, near.empty() ? "" : cat("; did you mean `", near, "`?")), std::nullopt;
   }
   std::optional<ModelHeader> header = model_header(*bytes);
-  if (header && header->kind == "random")
-    return error = cat(path, ": a `random` model has learned nothing"), std::nullopt;
+  if (header && !learns(header->kind))
+    return error = cat(path, ": a `", header->kind, "` model has learned nothing"), std::nullopt;
   if (header && feature_kind_of(header->kind) != FeatureKind::Stores)
     return error = cat(path, ": a global model sees stores, and `", header->kind, "` sees ",
                        name_of(feature_kind_of(header->kind))),

@@ -33,5 +33,9 @@ OwnedProgram parsed(const std::string& text) {
 }
 Trace parsed_schedule(const std::string& text) { return read<Trace>(text, parse_schedule, {}); }
 TraceFile parsed_trace_file(const std::string& text) { return read<TraceFile>(text, parse_trace_file, {}); }
+Target parsed_target(const std::string& text) {
+  auto parse = [](const Source& source, Diagnostics& diagnostics) { return parse_target(source.text, 0, diagnostics); };
+  return read<Target>(text, parse, {});
+}
 
 }  // namespace tw::test

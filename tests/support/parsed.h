@@ -1,7 +1,9 @@
-// Programs, workloads, schedules and trace files in text. What cannot be read is a failure of the test, and empty.
+// Programs, workloads, schedules, trace files and targets in text. What cannot be read is a failure of the test, and
+// empty.
 #pragma once
 #include <string>
 
+#include "backends/target.h"
 #include "dsl/ir/program.h"
 #include "dsl/schedule/trace.h"
 #include "dsl/text/workload.h"
@@ -14,5 +16,6 @@ OwnedProgram parsed(const std::string& text);
 OwnedProgram workload(const std::string& text, const std::string& name, const WorkloadArguments& arguments);
 Trace parsed_schedule(const std::string& text);
 TraceFile parsed_trace_file(const std::string& text);
+Target parsed_target(const std::string& text);
 
 }  // namespace tw::test

@@ -70,14 +70,6 @@ std::string operator_of(const std::string& use) { return use.substr(0, use.find(
 
 std::string path_of(const std::string& name) { return cat(folder, "/", name, ".tw"); }
 
-Target target_of(const std::string& text) {
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> target = parse_target(text, 0, diagnostics);
-  EXPECT_TRUE(target) << diagnostics.render();
-  return target.value_or(Target{});
-}
-
 OwnedProgram program_of(const std::string& text) {
   static const Source bytes{"bytes", kBytes};
   static Diagnostics of_bytes(bytes);
@@ -115,7 +107,7 @@ Result<std::string> code_line(const Program& program, const Target& target) {
 std::string make_file(const OwnedProgram& program, const char* set, const char* target_text, u64 seed, bool with_code,
                       const char* holds = "") {
   static const rules::Library library = rules::Library::built_in();
-  Target target = target_of(target_text);
+  Target target = test::parsed_target(target_text);
   std::string errors;
   CandidateSpace space = make_candidate_space(program.program, *library.find_set(set), library, target, errors);
   EXPECT_EQ(errors, "");
@@ -214,7 +206,7 @@ void expect_hashes(const std::string& name, const std::string& text, const Trace
   std::string found = ir_line(program), rest = without_hashes(text);
   EXPECT_EQ(text.substr(0, text.find('\n') + 1), found) << name;
   if (text.find("\n# ") < text.find("\ntracewright")) {
-    Result<std::string> code = code_line(program, target_of(file.target));
+    Result<std::string> code = code_line(program, test::parsed_target(file.target));
     ASSERT_TRUE(code) << to_string(code.rejected());
     found += *code;
   }
@@ -267,7 +259,7 @@ TEST(Corpus, EveryTraceIsAKernelForEveryTarget) {
       Arena arena;
       State state(arena, file.program.program);
       ASSERT_TRUE(replay(file.trace, state));
-      Result<LoweredProgram> kernel = lowered_for(arena, state.program(), target_of(target));
+      Result<LoweredProgram> kernel = lowered_for(arena, state.program(), test::parsed_target(target));
       if (kernel)
         EXPECT_EQ(Judge(file.program.program, 1, 1e-4).difference(*kernel), "");
       else

@@ -11,6 +11,7 @@
 #include "sampler/search/trial.h"
 #include "sampler/space/candidate.h"
 #include "support/drawn_kernels.h"
+#include "support/parsed.h"
 #include "tests/unit/operator_kit.h"
 
 namespace tw {
@@ -23,14 +24,6 @@ struct Tally {
   int lowered = 0, with_mma = 0;
   std::map<std::string, int> reasons;
 };
-
-Target device(const std::string& text) {
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> target = parse_target(source.text, 0, diagnostics);
-  EXPECT_TRUE(target) << diagnostics.render();
-  return *target;
-}
 
 void check_draws(const OwnedProgram& made, const std::string& what, const std::string& set, const Target& target,
                  int draws, Tally& tally) {
@@ -86,11 +79,12 @@ TEST_P(DeviceSets, DrawsComputeTheSame) {
   auto [set, target, share, least_draws, most_wrong] = GetParam();
   Tally tally;
   for (const Signature& signature : signatures(operator_library()))
-    check_draws(workload(signature.name, arguments_for(signature)), signature.name, set, device(target), 2, tally);
+    check_draws(workload(signature.name, arguments_for(signature)), signature.name, set, test::parsed_target(target), 2,
+                tally);
   check_draws(workload("dense", {{"M", i64{7}}, {"N", i64{20}}, {"K", i64{9}}}, {"bias", "gelu"}), "dense bias gelu",
-              set, device(target), 6, tally);
-  check_draws(workload("softmax", {{"M", i64{5}}, {"N", i64{300}}}), "softmax of long rows", set, device(target), 3,
-              tally);
+              set, test::parsed_target(target), 6, tally);
+  check_draws(workload("softmax", {{"M", i64{5}}, {"N", i64{300}}}), "softmax of long rows", set,
+              test::parsed_target(target), 3, tally);
   EXPECT_GE(tally.lowered * 100, tally.draws * share) << text_of(tally);
   EXPECT_GE(tally.draws, least_draws) << text_of(tally);
   EXPECT_LE(tally.wrong_size, most_wrong) << text_of(tally);
@@ -125,7 +119,8 @@ TEST_P(SharedGroups, EveryOperatorHasSeveralPointsOfThem) {
   for (const Signature& signature : signatures(operator_library())) {
     OwnedProgram made = workload(signature.name, arguments_for(signature));
     std::string errors;
-    CandidateSpace space = make_candidate_space(made.program, *library.find_set(set), library, device(text), errors);
+    CandidateSpace space =
+        make_candidate_space(made.program, *library.find_set(set), library, test::parsed_target(text), errors);
     ASSERT_EQ(errors, "") << signature.name;
     CandidateBuilder builder(space);
     double points = 0;
@@ -148,7 +143,7 @@ TEST(OpenCl, DraftsAreThoseOfTheGpuThatATargetNames) {
   std::string errors;
   auto threads_of_best = [&](const char* text) {
     CandidateSpace space =
-        make_candidate_space(made.program, *library.find_set("opencl"), library, device(text), errors);
+        make_candidate_space(made.program, *library.find_set("opencl"), library, test::parsed_target(text), errors);
     CandidateBuilder builder(space);
     i64 threads = 0;
     double best = 0;
@@ -174,12 +169,14 @@ TEST(TensorCores, DrawsComputeTheSame) {
   for (const char* set : {"cuda", "reference-cuda-tensorcore"}) {
     Tally tally;
     WorkloadArguments matmul{{"M", i64{32}}, {"N", i64{32}}, {"K", i64{32}}, {"T", DType::F16}};
-    check_draws(workload("matmul", matmul), "matmul of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    check_draws(workload("matmul", matmul), "matmul of halves", set, test::parsed_target("cuda -arch=sm_80"), 8, tally);
     WorkloadArguments conv{{"N", i64{1}}, {"H", i64{9}}, {"W", i64{9}}, {"CI", i64{8}}, {"CO", i64{16}}, {"K", i64{2}}};
     conv.push_back({"T", DType::BF16});
-    check_draws(workload("conv2d", conv), "convolution of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    check_draws(workload("conv2d", conv), "convolution of halves", set, test::parsed_target("cuda -arch=sm_80"), 8,
+                tally);
     WorkloadArguments odd{{"B", i64{2}}, {"M", i64{21}}, {"N", i64{13}}, {"K", i64{19}}, {"T", DType::F16}};
-    check_draws(workload("batch_matmul", odd), "odd products of halves", set, device("cuda -arch=sm_80"), 8, tally);
+    check_draws(workload("batch_matmul", odd), "odd products of halves", set, test::parsed_target("cuda -arch=sm_80"),
+                8, tally);
     EXPECT_GE(tally.with_mma, 8) << set << "\n" << text_of(tally);
   }
 }
@@ -295,7 +292,7 @@ TEST_P(ConvolutionsAreProducts, InOneKernel) {
   conv.push_back({"T", type});
   OwnedProgram made = workload("conv2d", conv, {"bias", "relu"});
   rules::Library library = rules::Library::built_in();
-  Target target = device("cuda -arch=sm_80");
+  Target target = test::parsed_target("cuda -arch=sm_80");
   std::string errors;
   CandidateSpace space = make_candidate_space(made.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "");

@@ -10,6 +10,7 @@
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"
 #include "sampler/space/candidate.h"
+#include "support/parsed.h"
 
 namespace tw {
 namespace {
@@ -23,14 +24,6 @@ struct Row {
 constexpr Row kRows[] = {{"cpu", "cpu -mcpu=znver3 -threads=2", 30, "cpu -mcpu=znver3 -threads=2"},
                          {"opencl", "opencl -device=0", 20, "opencl -device=0"},
                          {"cuda", "cuda -arch=sm_80", 8, "cuda -arch=sm_80 -group-threads=128 -shared-bytes=8192"}};
-
-Target parsed(const char* text) {
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> target = parse_target(text, 0, diagnostics);
-  TW_CHECK(target, "a target that cannot be read");
-  return *target;
-}
 
 // As they are tuned: large enough that each budget (registers, cache, shared memory, threads) matters.
 constexpr const char* kUses[] = {"dense(M = 128, N = 3072, K = 768)",
@@ -83,7 +76,7 @@ Status draw_one(const CandidateSpace& space, CandidateBuilder& builder, const Ta
 // So many draws of one task.
 void measure_one(const Row& row, const std::string& use, int draws, bool propagates, Tally& tally) {
   static const rules::Library library = rules::Library::built_in();
-  Target target = parsed(row.target);
+  Target target = test::parsed_target(row.target);
   OwnedProgram made = program_of(use.c_str());
   std::string errors;
   CandidateSpace space = make_candidate_space(made.program, *library.find_set(row.set), library, target, errors);
@@ -242,7 +235,7 @@ std::set<Assignment> by_joint_draws(const Sketch& sketch, std::size_t expected) 
 
 TEST_P(Propagation, KeepsEveryPointThatRejectionKeeps) {
   const rules::Library library = rules::Library::built_in();
-  Target target = parsed(GetParam().small_target);
+  Target target = test::parsed_target(GetParam().small_target);
   int spaces = 0, narrowed = 0;
   for (const TrialProgram& trial : trial_programs()) {
     std::string errors;

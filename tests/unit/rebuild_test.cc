@@ -3,20 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include "dsl/schedule/parse_schedule.h"
 #include "sampler/search/trial.h"
+#include "support/parsed.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
 namespace {
-
-Target target(const std::string& text) {
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> found = parse_target(text, 0, diagnostics);
-  EXPECT_TRUE(found) << diagnostics.render();
-  return *found;
-}
 
 // 8 rows, 32 steps of the sum and 128 columns are unrolled.
 constexpr const char* kMuchCode = R"(b = get_block("Y")
@@ -34,15 +26,12 @@ vectorize(jv)
 TEST(Rebuild, CodeThatASearchWouldNotMakeIsMadeOfAGivenTrace) {
   TuneTask task = task_of("dense", {{"M", i64{32}}, {"N", i64{128}}, {"K", i64{64}}});
   for (const char* text : {"cpu -vector-bits=512 -vector-registers=32", "opencl -device=0 -group-threads=1024"}) {
-    Source source{"trace", kMuchCode};
-    Diagnostics diagnostics(source);
-    std::optional<Trace> trace = parse_schedule(source, diagnostics);
-    ASSERT_TRUE(trace) << diagnostics.render();
+    const Trace trace = test::parsed_schedule(kMuchCode);
     std::string error;
-    std::optional<Rebuilt> rebuilt = rebuild(task.program, *trace, target(text), error);
+    std::optional<Rebuilt> rebuilt = rebuild(task.program, trace, test::parsed_target(text), error);
     ASSERT_TRUE(rebuilt) << text << ": " << error;
     Arena arena;
-    Status searched = can_be_lowered(arena, rebuilt->scheduled, target(text));
+    Status searched = can_be_lowered(arena, rebuilt->scheduled, test::parsed_target(text));
     ASSERT_FALSE(searched) << text;
     EXPECT_NE(to_string(searched.rejected()).find("unrolled code"), std::string::npos);
   }

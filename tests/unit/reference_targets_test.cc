@@ -7,18 +7,11 @@
 #include "sampler/search/check_rule.h"
 #include "sampler/search/trial.h"
 #include "sampler/space/candidate.h"
+#include "support/parsed.h"
 #include "tests/unit/operator_kit.h"
 
 namespace tw {
 namespace {
-
-Target machine(const std::string& text) {
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> target = parse_target(text, 0, diagnostics);
-  TW_CHECK(target, "a target that cannot be read");
-  return *target;
-}
 
 constexpr const char* kHexagon = "cpu -triple=hexagon-unknown-elf -mcpu=hexagonv68 -threads=4";
 constexpr const char* kRiscV = "cpu -triple=riscv64-linux-gnu -mattr=+m,+a,+f,+d,+v -threads=2 -vector-bits=128";
@@ -103,7 +96,7 @@ TEST_P(ReferenceTargets, GiveAsManySketchesAsTheReference) {
     OwnedProgram program = workload(op, arguments);
     std::string errors, rejects;
     Space space = build_space(program.program, *library.find_set(GetParam().name), library,
-                              facts_of(machine(GetParam().target)), errors);
+                              facts_of(test::parsed_target(GetParam().target)), errors);
     EXPECT_EQ(errors, "") << op;
     for (const rules::ForkReject& reject : space.rejects) rejects += cat(reject.rule, ": ", reject.reason, "\n");
     std::size_t wanted = op == std::string("norm")      ? GetParam().norm
@@ -134,7 +127,7 @@ bool judge(const CandidateSpace& space, const Judge& judge, const Target& target
 
 TEST_P(ReferenceTargets, EveryDrawComputesWhatTheWorkloadSays) {
   rules::Library library = rules::Library::built_in();
-  Target target = machine(GetParam().target);
+  Target target = test::parsed_target(GetParam().target);
   // Rows of 40 floats are more than a vector of 1,024 bits, and no multiple of one.
   const std::pair<const char*, WorkloadArguments> small[] = {
       {"dense", {{"M", i64{4}}, {"N", i64{40}}, {"K", i64{7}}}},
@@ -173,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Sets, ReferenceTargets, testing::ValuesIn(kSets), [](co
 
 TEST(ReferenceTargets, HexagonCodeUsesItsVectors) {
   rules::Library library = rules::Library::built_in();
-  Target target = machine(kHexagon);
+  Target target = test::parsed_target(kHexagon);
   OwnedProgram program = workload("matmul", {{"M", i64{8}}, {"N", i64{64}}, {"K", i64{16}}, {"T", DType::I32}});
   std::string errors;
   CandidateSpace space =
@@ -242,7 +235,7 @@ std::string verdict(const char* set, const std::string& target_text) {
     EXPECT_TRUE(module && made.add(module, diagnostics)) << diagnostics.render();
     return made;
   }();
-  Target target = machine(target_text);
+  Target target = test::parsed_target(target_text);
   OwnedProgram program = workload("matmul", {{"M", i64{16}}, {"N", i64{16}}, {"K", i64{16}}});
   std::string errors;
   CandidateSpace space = make_candidate_space(program.program, *library.find_set(set), library, target, errors);

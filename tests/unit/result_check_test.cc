@@ -25,6 +25,7 @@
 #include "sampler/space/candidate.h"
 #include "support/drawn_kernels.h"
 #include "support/opencl_device.h"
+#include "support/parsed.h"
 #include "support/planted_faults.h"
 #include "support/scheduled.h"
 #include "support/small_operators.h"
@@ -287,14 +288,7 @@ double stores_of(const Node* node) {
 }
 constexpr double kMostAgain = 100;
 
-Target machine(const std::string& text) {
-  if (text.empty()) return host_target();
-  Source source{"target", text};
-  Diagnostics diagnostics(source);
-  std::optional<Target> target = parse_target(text, 0, diagnostics);
-  TW_CHECK(target, "a target that cannot be read");
-  return *target;
-}
+Target machine(const std::string& text) { return text.empty() ? host_target() : test::parsed_target(text); }
 
 // A set for processors, and the machine that it is for ("" = this one), which decides what is drawn.
 struct SetOfProcessors {
