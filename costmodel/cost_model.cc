@@ -15,8 +15,7 @@ void FeatureBatch::add(std::span<const float> rows) {
 
 void FeatureBatch::add(const FeatureBatch& other, int index) {
   TW_CHECK(other.columns == columns && index >= 0 && index < other.size());
-  const i32 begin = other.first_row[index], end = other.first_row[index + 1];
-  add({other.row(begin), other.row(end)});
+  add(other.rows_of(index));
 }
 
 void Dataset::add(const Dataset& other, int index) {

@@ -25,6 +25,10 @@ struct FeatureBatch {
   int size() const { return static_cast<int>(first_row.size()) - 1; }
   int rows() const { return first_row.back(); }
   const float* row(int index) const { return values.data() + static_cast<std::size_t>(index) * columns; }
+  // All numbers of a candidate.
+  std::span<const float> rows_of(int candidate) const {
+    return {row(first_row[candidate]), row(first_row[candidate + 1])};
+  }
   // Appends one candidate; rows.size() is a multiple of columns.
   void add(std::span<const float> rows);
   // Appends candidate `index` of another batch with the same columns.

@@ -26,6 +26,10 @@ struct Question {
   int bin = 0;
 };
 
+struct Sums {
+  float descent = 0, curvature = 0;
+};
+
 // Thresholds halfway between values, about equally many rows in each bin; none for a constant
 // column.
 std::vector<float> thresholds_of(std::vector<float> values) {
@@ -83,87 +87,112 @@ class TreeGrower {
 
   SymmetricTree grow(std::span<const float> descent, std::span<const float> curvature, const std::vector<int>& rows,
                      const std::vector<int>& asked) {
-    rows_ = &rows;
-    leaf_.assign(rows.size(), 0);
-    gradient_.resize(rows.size());
-    mass_.resize(rows.size());
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      mass_[i] = curvature[rows[i]];
-      gradient_[i] = descent[rows[i]];
-    }
+    rows_.clear();
+    for (int row : rows) rows_.push_back({row, 0, {descent[row], curvature[row]}});
+    sums_.resize(asked.size() * kColumnSums);
     SymmetricTree tree;
     for (int level = 0; level < SymmetricTree::depth; ++level) {
+      sum_bins(asked, level);
       const Question best = best_question(asked, 1 << level);
       const BinnedColumn& column = columns_[best.at];
       tree.column[level] = column.column;
       tree.threshold[level] = column.threshold[best.bin];
-      for (std::size_t i = 0; i < rows.size(); ++i) leaf_[i] |= (column.bin[rows[i]] > best.bin) << level;
+      for (Row& row : rows_) row.leaf |= (column.bin[row.number] > best.bin) << level;
     }
     fill_leaves(tree);
     return tree;
   }
 
  private:
+  struct Row {
+    int number, leaf;
+    Sums own;
+  };
+  // Sums of an asked column lie by bin, then by leaf, bin_count x (leaves of the level).
+  static constexpr std::size_t kColumnSums = std::size_t{bin_count} * max_leaves / 2;
+
+  // The last question parted each leaf of the level before in two. The sums of the side with fewer rows are taken from
+  // them; those of the other side are what is left.
+  void sum_bins(const std::vector<int>& asked, int level) {
+    const int leaves = 1 << level, parents = leaves / 2;
+    const auto is_above = [&](const Row& row) { return row.leaf >= parents; };
+    const auto above = std::count_if(rows_.begin(), rows_.end(), is_above);
+    const bool sums_above = level == 0 || 2 * above <= static_cast<std::ptrdiff_t>(rows_.size());
+    summed_.clear();
+    std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(summed_),
+                 [&](const Row& row) { return is_above(row) == sums_above; });
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const BinnedColumn& column = columns_[asked[i]];
+      Sums* sums = sums_.data() + i * kColumnSums;
+      const int bins = static_cast<int>(column.threshold.size()) + 1;
+      std::copy_n(sums, bins * parents, parent_.begin());
+      std::fill_n(sums, bins * leaves, Sums{});
+      for (const Row& row : summed_) {
+        Sums& sum = sums[(column.bin[row.number] << level) + row.leaf];
+        sum.descent += row.own.descent;
+        sum.curvature += row.own.curvature;
+      }
+      for (int b = 0; b < bins && parents > 0; ++b)
+        subtract(&parent_[b * parents], sums + b * leaves + (sums_above ? parents : 0),
+                 sums + b * leaves + (sums_above ? 0 : parents), parents);
+    }
+  }
+
+  static void subtract(const Sums* __restrict all, const Sums* __restrict part, Sums* __restrict rest, int count) {
+    for (int i = 0; i < count; ++i) rest[i] = {all[i].descent - part[i].descent, all[i].curvature - part[i].curvature};
+  }
+
   // The question that lowers the squared error most. It is asked even if it gains nothing by
   // itself: columns that matter only together gain at the second question.
   Question best_question(const std::vector<int>& asked, int leaves) {
+    std::array<Sums, max_leaves / 2> all{};
+    for (const Row& row : rows_) {
+      all[row.leaf].descent += row.own.descent;
+      all[row.leaf].curvature += row.own.curvature;
+    }
     Question best;
-    for (int at : asked) {
-      const BinnedColumn& column = columns_[at];
-      sum_bins(column, leaves);
-      const std::array<float, bin_count> gain = gains(leaves);
-      for (int b = 0; b < static_cast<int>(column.threshold.size()); ++b) {
-        if (gain[b] > best.gain) best = {gain[b], at, b};
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      std::array<Sums, max_leaves / 2> left{};
+      const Sums* sums = sums_.data() + i * kColumnSums;
+      for (int b = 0; b < static_cast<int>(columns_[asked[i]].threshold.size()); ++b, sums += leaves) {
+        const float gain = gain_of(sums, left, all, leaves);
+        if (gain > best.gain) best = {gain, asked[i], b};
       }
     }
     return best;
   }
 
-  void sum_bins(const BinnedColumn& column, int leaves) {
-    std::fill_n(&sum_[0][0], leaves * bin_count, 0.0f);
-    std::fill_n(&total_[0][0], leaves * bin_count, 0.0f);
-    for (std::size_t i = 0; i < rows_->size(); ++i) {
-      const int bin = column.bin[(*rows_)[i]];
-      sum_[leaf_[i]][bin] += gradient_[i];
-      total_[leaf_[i]][bin] += mass_[i];
-    }
-  }
-
-  // Per bin: what cutting every leaf after that bin gains.
-  std::array<float, bin_count> gains(int leaves) {
-    std::array<float, bin_count> gain{};
+  // What cutting every leaf after a bin gains, more than a constant. `left`: the sums up to the bin before, to which
+  // its own are added.
+  float gain_of(const Sums* bin, std::array<Sums, max_leaves / 2>& left, const std::array<Sums, max_leaves / 2>& all,
+                int leaves) const {
+    float gain = 0;
     for (int l = 0; l < leaves; ++l) {
-      float* sum = sum_[l].data();
-      float* total = total_[l].data();
-      for (int b = 1; b < bin_count; ++b) {
-        sum[b] += sum[b - 1];
-        total[b] += total[b - 1];
-      }
-      const float all = sum[bin_count - 1], mass = total[bin_count - 1];
-      const float before = all * all / (mass + l2_);
-      for (int b = 0; b < bin_count; ++b) {
-        const float right = all - sum[b], right_mass = std::max(mass - total[b], 0.0f);
-        gain[b] += sum[b] * sum[b] / (total[b] + l2_) + right * right / (right_mass + l2_) - before;
-      }
+      left[l].descent += bin[l].descent;
+      left[l].curvature += bin[l].curvature;
+      const float right = all[l].descent - left[l].descent;
+      const float left_weight = std::max(left[l].curvature, 0.0f) + l2_;
+      const float right_weight = std::max(all[l].curvature - left[l].curvature, 0.0f) + l2_;
+      gain += (left[l].descent * left[l].descent * right_weight + right * right * left_weight) /
+              (left_weight * right_weight);
     }
     return gain;
   }
 
   void fill_leaves(SymmetricTree& tree) {
     std::array<double, max_leaves> sum{}, mass{};
-    for (std::size_t i = 0; i < rows_->size(); ++i) {
-      sum[leaf_[i]] += gradient_[i];
-      mass[leaf_[i]] += mass_[i];
+    for (const Row& row : rows_) {
+      sum[row.leaf] += row.own.descent;
+      mass[row.leaf] += row.own.curvature;
     }
     for (int l = 0; l < max_leaves; ++l) tree.leaf[l] = static_cast<float>(sum[l] / (mass[l] + l2_));
   }
 
   const std::vector<BinnedColumn>& columns_;
   float l2_;
-  const std::vector<int>* rows_ = nullptr;
-  std::vector<u8> leaf_;  // per drawn row, as are the next two
-  std::vector<float> gradient_, mass_;
-  std::array<std::array<float, bin_count>, max_leaves / 2> sum_, total_;
+  std::vector<Row> rows_, summed_;
+  std::vector<Sums> sums_;
+  std::array<Sums, kColumnSums / 2> parent_;
 };
 
 float evaluate(const SymmetricTree& tree, const float* row) {

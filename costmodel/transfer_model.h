@@ -3,6 +3,7 @@
 // the trials at hand what the global one does not know of them.
 #pragma once
 #include <memory>
+#include <unordered_map>
 
 #include "costmodel/cost_model.h"
 
@@ -25,7 +26,14 @@ class TransferModel : public CostModel {
   Status load(std::string_view bytes) override;
 
  private:
+  // The global model's scores do not change, so a candidate that comes again (most parents of a search do) is looked
+  // up.
+  std::vector<float> global_scores(const FeatureBatch& batch) const;
+
+  static constexpr std::size_t kMostScores = std::size_t{1} << 18;  // about 10 MiB
+
   std::unique_ptr<CostModel> global_, local_;
+  mutable std::unordered_map<u64, float> scores_;  // by the hash of a candidate's rows
 };
 
 }  // namespace tw

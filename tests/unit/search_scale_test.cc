@@ -14,7 +14,6 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "sampler/search/bounded_sample.h"
-#include "sampler/search/builds_ahead.h"
 #include "sampler/space/known.h"
 #include "support/support.h"
 
@@ -99,38 +98,6 @@ TEST(KnownCandidates, ForgetsWhatLiesFarBackAndKeepsWhatWasAddedLately) {
   known.forget();
   EXPECT_EQ(known.bytes(), 0u);
   EXPECT_FALSE(known.find(count));
-}
-
-TEST(BuildsAhead, GivesEveryResultInAnyOrder) {
-  for (int threads : {0, 1, 4}) {
-    std::array<std::atomic<int>, 4> at_work{};
-    BuildsAhead<int> builds(100, threads, [&](std::size_t item, int thread) {
-      EXPECT_EQ(at_work[static_cast<std::size_t>(thread)]++, 0) << "two at once with one thread's tools";
-      int result = static_cast<int>(item * item);
-      --at_work[static_cast<std::size_t>(thread)];
-      return result;
-    });
-    if (threads == 4) builds.finish([] { return false; });
-    for (int item : {99, 0, 50}) EXPECT_EQ(builds.take(static_cast<std::size_t>(item)), item * item);
-    for (int item = 1; item < 50; ++item) EXPECT_EQ(builds.take(static_cast<std::size_t>(item)), item * item);
-  }
-}
-
-TEST(BuildsAhead, WhatWasNotBegunIsLeftUndone) {
-  std::atomic<int> begun{0};
-  std::atomic<bool> may_end{false};
-  std::thread end;
-  {
-    BuildsAhead<int> builds(1000, 2, [&](std::size_t, int) {
-      ++begun;
-      while (!may_end) std::this_thread::yield();
-      return 0;
-    });
-    builds.finish([&] { return begun == 2; });
-    end = std::thread([&] { std::this_thread::sleep_for(std::chrono::milliseconds(20)), may_end = true; });
-  }
-  end.join();
-  EXPECT_LT(begun, 1000);
 }
 
 // ---- whole runs

@@ -94,6 +94,63 @@ TEST_P(Transfer, ManyTrialsTeachAllThatTheyTeachAlone) {
   EXPECT_GE(found.transfer, found.global + 0.03) << "the local model learned what is other here";
 }
 
+// Scores a candidate by its first number times a factor, and counts whom it scores.
+class CountingModel : public CostModel {
+ public:
+  explicit CountingModel(float factor) : factor_(factor) {}
+  const char* name() const override { return "counting"; }
+  std::vector<float> predict(const FeatureBatch& batch) const override {
+    std::vector<float> scores;
+    for (int i = 0; i < batch.size(); ++i) scores.push_back(batch.row(batch.first_row[i])[0] * factor_);
+    scored += batch.size();
+    return scores;
+  }
+  TrainReport update(const Dataset& data, Effort) override { return base = data.base, TrainReport{}; }
+  std::string save() const override { return std::to_string(factor_); }
+  Status load(std::string_view bytes) override { return factor_ = std::stof(std::string(bytes)), ok(); }
+
+  mutable int scored = 0;
+  std::vector<float> base;
+
+ private:
+  float factor_;
+};
+
+FeatureBatch candidates_of(const std::vector<float>& numbers) {
+  FeatureBatch batch{.columns = 1};
+  for (float number : numbers) batch.add(std::vector<float>{number});
+  return batch;
+}
+
+class TransferOfCounts : public testing::Test {
+ protected:
+  static TransferModel counting(float global_factor, CountingModel*& global, CountingModel*& local) {
+    auto new_global = std::make_unique<CountingModel>(global_factor), new_local = std::make_unique<CountingModel>(1.0f);
+    global = new_global.get(), local = new_local.get();
+    return {std::move(new_global), std::move(new_local)};
+  }
+  CountingModel *global_ = nullptr, *local_ = nullptr;
+  TransferModel model_ = counting(10, global_, local_);
+};
+
+TEST_F(TransferOfCounts, TheGlobalModelScoresEachCandidateOnce) {
+  EXPECT_EQ(model_.predict(candidates_of({1, 2, 1, 3})), (std::vector<float>{11, 22, 11, 33}));
+  EXPECT_EQ(model_.predict(candidates_of({4, 3, 2})), (std::vector<float>{44, 33, 22}));
+  model_.update({.features = candidates_of({3, 5}), .seconds = {1, 1}, .group = {0, 0}, .base = {0.5f, 0}},
+                Effort::Round);
+  EXPECT_EQ(local_->base, (std::vector<float>{30.5f, 50}));
+  EXPECT_EQ(global_->scored, 5);
+  EXPECT_EQ(local_->scored, 7) << "what is learned changes, so it is asked each time";
+}
+
+TEST_F(TransferOfCounts, NoScoreOfALoadedModelIsThatOfTheOneBefore) {
+  EXPECT_EQ(model_.predict(candidates_of({1, 2})), (std::vector<float>{11, 22}));
+  CountingModel *other_global = nullptr, *other_local = nullptr;
+  std::string other = counting(100, other_global, other_local).save();
+  ASSERT_TRUE(model_.load(other));
+  EXPECT_EQ(model_.predict(candidates_of({1, 2})), (std::vector<float>{101, 202}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Transfer, testing::Values("tree", "mlp", "xgboost"),
                          [](const auto& info) { return info.param; });
 
