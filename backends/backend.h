@@ -55,6 +55,11 @@ class LlvmCompiler {
   Result<Kernel> compile(const LoweredProgram& program, std::string_view symbol);
   Result<std::string> emit(const LoweredProgram& program, std::string_view symbol, Emit what);
 
+  // Cycles that a core takes for one call of <symbol>_run, with what it calls, estimated from the machine code: what
+  // lowering and LLVM made of the program (tests, partial vectors, saved registers) is in it, waiting for caches is
+  // not. It ranks kernels of one task and takes about as long as compile().
+  Result<double> cycles(const LoweredProgram& program, std::string_view symbol);
+
   // Run LLVM's verifier on every module: for tests.
   void set_verify(bool verify);
   const CompileTimes& last_times() const;  // of the latest compile() or emit()

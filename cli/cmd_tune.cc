@@ -174,6 +174,7 @@ boost::json::object to_json(const TuneProfile& profile) {
           {"draft", profile.draft},
           {"features", profile.features},
           {"model", profile.model},
+          {"first_kernels", profile.first_kernels},
           {"training", profile.training},
           {"waiting", profile.waiting},
           {"lower", profile.lower},

@@ -7,12 +7,20 @@ namespace {
 
 constexpr double kClock = 3.2e9;  // Hz; scales all drafts alike
 constexpr double kCall = 2e-8;    // seconds of calling the kernel
+// Of the waiting that the model expects, the share that machine code does not hide: it has loads ahead of their use.
+constexpr double kSeenWaiting = 0.2;
+
+double issued_in(const StoreProfile& profile) { return std::max(profile.compute, profile.latency); }
+
+double waiting_in(const StoreProfile& profile, double cycles) {
+  return std::max(0.0, cycles - issued_in(profile) - profile.overhead);
+}
 
 }  // namespace
 
 double seconds_of(const StoreProfile& profile, const MachineRates& rates) {
   double cycles = profile.cycles(rates);
-  double waiting = std::max(0.0, cycles - std::max(profile.compute, profile.latency) - profile.overhead);
+  double waiting = waiting_in(profile, cycles);
   bool from_memory = profile.traffic[2] > 0;
   double waiting_speed_up = from_memory ? std::min(profile.speed_up, rates.memory_speed_up) : profile.speed_up;
   return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up) / kClock;
@@ -20,12 +28,16 @@ double seconds_of(const StoreProfile& profile, const MachineRates& rates) {
 
 void DraftSum::start() {
   seconds_ = kCall;
+  issued_ = overhead_ = waiting_ = 0;
   started_.clear();
 }
 
 void DraftSum::add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile) {
   if (store.is_prepack) return;
   seconds_ += seconds_of(profile, rates_);
+  issued_ += issued_in(profile);
+  overhead_ += profile.overhead;
+  waiting_ += waiting_in(profile, profile.cycles(rates_));
   if (profile.starts == 0) return;
   u32 p = 0;
   while (program.loop_of(store, p).kind != LoopKind::Parallel) ++p;
@@ -35,14 +47,20 @@ void DraftSum::add(const FlatProgram& program, const FlatStore& store, const Sto
   seconds_ += profile.starts * rates_.parallel_start / kClock;
 }
 
-double DraftModel::seconds(const Program& program) {
+double DraftSum::seconds_with(double code_cycles) const {
+  double cycles = issued_ + overhead_ + waiting_;
+  double second = cycles > 0 ? seconds_ / cycles : 1 / kClock;  // of a cycle of one core, where threads share the work
+  return (code_cycles + overhead_ + kSeenWaiting * waiting_) * second;
+}
+
+const DraftSum& DraftModel::sum(const Program& program) {
   const FlatProgram& flat = reader_.read(program);
   profiler_.start(flat);
   sum_.start();
   for (const FlatStore& store : flat.stores) {
     if (!store.is_prepack) sum_.add(flat, store, profiler_.profile(flat, store, footprints_.of(flat, store)));
   }
-  return sum_.seconds();
+  return sum_;
 }
 
 double draft_seconds(const Program& program, const FeatureTarget& target) {

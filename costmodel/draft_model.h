@@ -14,11 +14,17 @@ class DraftSum {
   void start();
   void add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile);
   double seconds() const { return seconds_; }
+  // Cycles of one core that the bodies of loops issue. They follow from the tile and from what is unrolled and
+  // vectorized; programs that differ in outer loops only have the same.
+  double issued() const { return issued_; }
+  // seconds() where it is known what the machine code issues: `code_cycles` of one core, LlvmCompiler::cycles().
+  double seconds_with(double code_cycles) const;
 
  private:
   MachineRates rates_;
   double seconds_ = 0;
-  std::vector<u32> started_;  // parallel loops
+  double issued_ = 0, overhead_ = 0, waiting_ = 0;  // cycles of one core
+  std::vector<u32> started_;                        // parallel loops
 };
 
 // Reuses its memory between calls: one per thread. The result depends on the program and the target only.
@@ -26,7 +32,9 @@ class DraftModel {
  public:
   explicit DraftModel(const FeatureTarget& target) : profiler_(target), sum_(target.rates) {}
   // Estimated seconds of one kernel call, > 0. What `prepack` blocks do is outside of the call and costs nothing.
-  double seconds(const Program& program);
+  double seconds(const Program& program) { return sum(program).seconds(); }
+  // The same with its parts. Valid until the next call.
+  const DraftSum& sum(const Program& program);
 
  private:
   FlatReader reader_;

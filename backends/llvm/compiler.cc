@@ -27,6 +27,7 @@
 
 #include "backends/backend.h"
 #include "backends/kernel_arguments.h"
+#include "backends/llvm/code_cycles.h"
 #include "backends/llvm/emitter.h"
 #include "dsl/base/check.h"
 
@@ -141,8 +142,11 @@ struct LlvmCompiler::Impl {
   std::string error;
 
   bool make_machine();
-  Result<std::string> translate(const LoweredProgram& program, std::string_view symbol, Emit what);
-  Result<std::string> translate_unguarded(const LoweredProgram& program, std::string_view symbol, Emit what);
+  // `cycles`: receives an estimate in place of code, if not null.
+  Result<std::string> translate(const LoweredProgram& program, std::string_view symbol, Emit what,
+                                double* cycles = nullptr);
+  Result<std::string> translate_unguarded(const LoweredProgram& program, std::string_view symbol, Emit what,
+                                          double* cycles);
   void optimize(llvm::Module& module);
   std::string generate(llvm::Module& module, llvm::CodeGenFileType type);
 };
@@ -214,7 +218,7 @@ std::string LlvmCompiler::Impl::generate(llvm::Module& module, llvm::CodeGenFile
 }
 
 Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram& program, std::string_view symbol,
-                                                            Emit what) {
+                                                            Emit what, double* cycles) {
   times = {};
   double start = now_ms();
   llvm::LLVMContext context;
@@ -247,17 +251,22 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   times.passes_ms = optimized - built;
   if (what == Emit::OptimizedIr) return text();
   bool is_assembly = what == Emit::Assembly;
-  std::string code =
-      generate(module, is_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
+  std::string code;
+  if (cycles) {
+    *cycles = codegen::code_cycles(module, (llvm::Twine(llvm::StringRef(symbol)) + "_run").str(), *machine);
+  } else {
+    code = generate(module, is_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
+  }
   times.codegen_ms = now_ms() - optimized;
   if (!error.empty()) return reject("LLVM: {a}", error);
   return code;
 }
 
-Result<std::string> LlvmCompiler::Impl::translate(const LoweredProgram& program, std::string_view symbol, Emit what) {
+Result<std::string> LlvmCompiler::Impl::translate(const LoweredProgram& program, std::string_view symbol, Emit what,
+                                                  double* cycles) {
   error.clear();
   try {
-    return translate_unguarded(program, symbol, what);
+    return translate_unguarded(program, symbol, what, cycles);
   } catch (const FatalError& fatal) {
     bool is_remade = make_machine();  // what the old one was doing is unknown
     TW_CHECK(is_remade);
@@ -292,6 +301,12 @@ Result<Kernel> LlvmCompiler::compile(const LoweredProgram& program, std::string_
 
 Result<std::string> LlvmCompiler::emit(const LoweredProgram& program, std::string_view symbol, Emit what) {
   return impl_->translate(program, symbol, what);
+}
+
+Result<double> LlvmCompiler::cycles(const LoweredProgram& program, std::string_view symbol) {
+  double cycles = 0;
+  TW_TRY(std::string none, impl_->translate(program, symbol, Emit::Object, &cycles));
+  return cycles;
 }
 
 void LlvmCompiler::set_verify(bool verify) { impl_->verify = verify; }

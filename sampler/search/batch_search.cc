@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "dsl/analysis/points.h"
+#include "dsl/base/clock.h"
+#include "sampler/search/first_kernels.h"
 #include "sampler/strategies/evolutionary.h"
 #include "sampler/strategies/proposer.h"
 
@@ -75,12 +77,12 @@ i64 BatchSearch::batch_size(const TaskState& state, i64 trials, std::size_t task
   return std::max<i64>(most, 1);
 }
 
-// The best draw by the draft model, where the strategy goes by it: what zero trials give. Behind it the untuned
-// program, so that tuning can never make things worse.
+// What zero trials give, where the strategy goes by the draft model. Behind it the untuned program, so that tuning can
+// never make things worse.
 void BatchSearch::add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch) {
   Hash128 untuned = normalized_hash(state.space.base);
   std::optional<Candidate> first;
-  if (plan_.kind->begins_with_draft) first = construct_first(state, rng.fork(1), left);
+  if (plan_.kind->begins_with_draft) first = first_kernel(state, rng.fork(1), left);
   if (first && first->program != untuned && state.measured.insert(first->program).second)
     batch.trials.push_back({.candidate = std::move(*first), .is_constructed = true});
   bool has_other = !batch.trials.empty() || !plan_.kind->begins_with_draft;
@@ -92,7 +94,7 @@ void BatchSearch::add_first_trials(TaskState& state, const Rng& rng, i64 left, B
   batch.trials.push_back(std::move(baseline));
 }
 
-std::optional<Candidate> BatchSearch::construct_first(TaskState& state, const Rng& rng, i64 left) {
+std::optional<Candidate> BatchSearch::first_kernel(TaskState& state, const Rng& rng, i64 left) {
   RoundOptions how = round_;
   how.keep_features = how.keep_features && left >= kEnoughToLearn;
   Round round{.space = state.space,
@@ -106,7 +108,12 @@ std::optional<Candidate> BatchSearch::construct_first(TaskState& state, const Rn
               .known = state.known,
               .stats = stats_,
               .options = how};
-  return construct(round, {});
+  std::vector<Candidate> drafts = best_drafts(round, {});
+  double begin = seconds_now();
+  std::vector<Candidate> ordered = ordered_by_code(state.space, drafts, state.task->target, how.threads, how.stop);
+  stats_.first_kernel_seconds += seconds_now() - begin;
+  if (ordered.empty()) return std::nullopt;
+  return std::move(ordered[0]);
 }
 
 // The best of other machines, which may be the best here, and of other shapes.

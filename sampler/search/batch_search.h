@@ -30,7 +30,7 @@ class BatchSearch {
                  const Rng& rng);
   i64 batch_size(const TaskState& state, i64 trials, std::size_t tasks) const;
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch);
-  std::optional<Candidate> construct_first(TaskState& state, const Rng& rng, i64 left);
+  std::optional<Candidate> first_kernel(TaskState& state, const Rng& rng, i64 left);
   void add_seeds(TaskState& state, i64 room, const CostModel* model, const Rng& rng, Batch& batch);
   std::vector<Candidate> carried(TaskState& state, const CostModel* model, const Rng& rng);
   std::vector<Candidate> propose(TaskState& state, int count, const CostModel* model, const Rng& rng);

@@ -306,6 +306,7 @@ class Tuner {
     result_.profile.draft = stats.build.draft;
     result_.profile.features = stats.build.features;
     result_.profile.model = stats.model_seconds;
+    result_.profile.first_kernels = stats.first_kernel_seconds;
   }
 
   // ---- search
@@ -315,7 +316,7 @@ class Tuner {
     if (chosen < 0) return {};
     TaskState& state = states_[chosen];
     if (!open(chosen)) return {};
-    double begin = seconds_now();
+    double begin = seconds_now() - search_.stats().first_kernel_seconds;
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
     if (trials_left(true) == 0) return {};  // but some of those in flight may be none
@@ -326,7 +327,7 @@ class Tuner {
     if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
     ++state.rounds;
     forget_others(chosen);
-    result_.search_seconds += seconds_now() - begin;
+    result_.search_seconds += seconds_now() - search_.stats().first_kernel_seconds - begin;
     if (must_stop()) return {};
     if (batch.trials.empty()) {
       if (left <= 0) {

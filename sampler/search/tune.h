@@ -104,6 +104,7 @@ struct TuneProfile {
   // The search; where it has several threads, of all together. Features include the draft score
   // wherever there is a model.
   double draw = 0, replay = 0, postprocess = 0, hash = 0, draft = 0, features = 0, model = 0;
+  double first_kernels = 0;  // wall time of choosing them by their machine code, no part of search_seconds
   double training = 0;
   double waiting = 0;  // of the search for the measuring thread
   // Of the measuring thread and the one that compiles ahead of it, which work beside the search

@@ -80,7 +80,7 @@ std::vector<Candidate> Evolutionary::propose(const Round& round) {
   return proposer.take_pool();
 }
 
-std::optional<Candidate> construct(const Round& round, const EvolutionOptions& options) {
+std::vector<Candidate> best_drafts(const Round& round, const EvolutionOptions& options) {
   Proposer proposer(round);
   std::vector<Candidate> population = proposer.draws(options.draws, 1);
   for (int generation = 0; generation < options.generations && !population.empty() && !proposer.must_stop();
@@ -92,8 +92,7 @@ std::optional<Candidate> construct(const Round& round, const EvolutionOptions& o
     std::stable_sort(population.begin(), population.end(), has_lower_draft);
     population.resize(std::min<std::size_t>(population.size(), options.population));
   }
-  if (population.empty()) return std::nullopt;
-  return population[0];
+  return population;
 }
 
 StrategyKind evolutionary_strategy() {

@@ -32,9 +32,9 @@ class Evolutionary : public Strategy {
   EvolutionOptions options_;
 };
 
-// The best of many draws by the draft model alone: the zero-trial candidate. Nothing if no draw is valid. The round has
-// no model.
-std::optional<Candidate> construct(const Round& round, const EvolutionOptions& options);
+// The best of many draws and their children by the draft model alone, fastest first; empty if no draw is valid. The
+// round has no model.
+std::vector<Candidate> best_drafts(const Round& round, const EvolutionOptions& options);
 
 // A generation's parents are drawn with these weights, given as sums from the first one on: exponential in the score,
 // which is measured in standard deviations.

@@ -20,6 +20,7 @@ struct SearchStats {
   i64 repeats = 0;     // decisions or programs that were there before in this task
   // Seconds, added up over all threads.
   double draw_seconds = 0, model_seconds = 0;
+  double first_kernel_seconds = 0;  // wall time of choosing first kernels by their machine code
   BuildSeconds build;
 };
 

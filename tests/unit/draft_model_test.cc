@@ -48,6 +48,32 @@ TEST(DraftModel, TileBeatsTooManyLoads) {
   for (i64 rows : {8, 10, 12, 14}) EXPECT_LT(1.2 * good, tile_draft(kLarge, {.rows = rows, .columns = 8})) << rows;
 }
 
+// Known cycles of a core count as they are; threads share them.
+TEST(DraftModel, CyclesOfMachineCodeTakeThePlaceOfWhatTheModelExpects) {
+  constexpr double kClock = 3.2e9, kCycles = 1e8;
+  auto gain = [](const TileOptions& tile, int threads) {
+    FeatureTarget target;
+    target.threads = threads;
+    Scheduled scheduled(kLarge, {}, test::dense_schedule(tile));
+    DraftModel model(target);
+    const DraftSum& sum = model.sum(scheduled.program());
+    return sum.seconds_with(3 * kCycles) - sum.seconds_with(kCycles);
+  };
+  EXPECT_NEAR(gain({.rows = 6, .columns = 16}, 1), 2 * kCycles / kClock, 1e-3 * kCycles / kClock);
+  EXPECT_NEAR(gain({.rows = 6, .columns = 16, .parallel = true}, 4), 2 * kCycles / kClock / 4, 0.05 * kCycles / kClock);
+}
+
+TEST(DraftModel, WhatBodiesIssueDoesNotDependOnLoopsOutside) {
+  auto issued = [](const TileOptions& tile) {
+    Scheduled scheduled(kMiddle, {}, test::dense_schedule(tile));
+    return DraftModel({}).sum(scheduled.program()).issued();
+  };
+  double once = issued({.rows = 4, .columns = 16});
+  EXPECT_NEAR(issued({.rows = 4, .columns = 16, .panels_outside = false}) / once, 1, 1e-12);
+  EXPECT_NE(issued({.rows = 4, .columns = 32}), once);
+  EXPECT_NE(issued({.rows = 8, .columns = 16}), once);
+}
+
 TEST(DraftModel, GoodTilesAreClose) {
   double good = tile_draft(kLarge, {.rows = 6, .columns = 16});
   for (TileOptions tile : {TileOptions{.rows = 4, .columns = 16}, TileOptions{.rows = 5, .columns = 16},

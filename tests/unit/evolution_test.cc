@@ -107,6 +107,33 @@ TEST_F(Evolve, TheBestComeFirstThenSomeAtRandom) {
   EXPECT_LT(best[0].draft, any_candidate().draft);
 }
 
+// Half of what is kept has a draft that few draws have; the last quarter of the places is for any.
+TEST_F(Evolve, TheBestDraftsSurvive) {
+  constexpr EvolutionOptions all = {.population = 512, .draws = 512, .generations = 0},
+                             few = {.population = 32, .draws = 512, .generations = 0};
+  auto drafts_of = [&](const EvolutionOptions& options) {
+    std::vector<double> drafts;
+    for (const Candidate& candidate : run(options, {.epsilon = 0, .unproven_share = 1}, kFullBatch))
+      drafts.push_back(candidate.draft);
+    std::sort(drafts.begin(), drafts.end());
+    return drafts;
+  };
+  std::vector<double> drawn;
+  CandidateBuilder builder(space_);
+  Rng rng(8);
+  for (int i = 0; i < 256; ++i) {
+    Candidate candidate;
+    if (builder.draw(i % static_cast<int>(space_.space.sketches.size()), candidate, rng) &&
+        builder.build(candidate, &rng))
+      drawn.push_back(candidate.draft);
+  }
+  std::sort(drawn.begin(), drawn.end());
+  std::vector<double> kept = drafts_of(few);
+  ASSERT_GE(kept.size(), 16u);
+  EXPECT_LT(kept[kept.size() / 2], drawn[drawn.size() / 8]);
+  EXPECT_EQ(kept[0], drafts_of(all)[0]) << "the best of all is among them";
+}
+
 TEST_F(Evolve, WhatIsMeasuredIsNotProposed) {
   Candidate elite = any_candidate();
   for (const Candidate& candidate : run({}, {}, 1 << 20, {elite})) EXPECT_NE(candidate.program, elite.program);

@@ -7,6 +7,7 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
+#include "sampler/search/task_state.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
@@ -519,6 +520,20 @@ TEST_F(Search, ALostWorkerIsNotTheKernelsFault) {
   EXPECT_EQ(ok + lost, kTrials + kSoftmaxSpace);
   EXPECT_GT(ok, kTrials / 2) << "what was lost once was measured again";
   EXPECT_GT(lost, 0) << "and what kills twice is stored";
+}
+
+TEST(TaskStates, CodeWithWhichAWorkerWasLostIsMeasuredAgain) {
+  auto noted = [](const std::string& status) {
+    TaskState state;
+    Record record;
+    record.id = 7, record.status = status, record.object = to_hex(hash_bytes("code"));
+    note_object(state, record);
+    return state.objects.size();
+  };
+  EXPECT_EQ(noted("ok"), 1u);
+  EXPECT_EQ(noted("crash"), 1u);
+  EXPECT_EQ(noted(name_of(MeasureStatus::WorkerLost)), 0u);
+  EXPECT_EQ(noted(Record::same_code), 0u);
 }
 
 TEST_F(Search, WithoutAWorkerTheRunEndsAndNoCandidateHasFailed) {
