@@ -77,10 +77,13 @@ double count_remainders(const llvm::Value* value) {
   if (!by) return 0;
   auto divisor = static_cast<double>(by->getSExtValue());
   switch (operation->getOpcode()) {
-    case llvm::Instruction::And: return divisor + 1;
+    case llvm::Instruction::And:
+      return divisor + 1;
     case llvm::Instruction::SRem:
-    case llvm::Instruction::URem: return divisor;
-    default: return 0;
+    case llvm::Instruction::URem:
+      return divisor;
+    default:
+      return 0;
   }
 }
 
@@ -104,8 +107,10 @@ double share_of_ways(const llvm::BasicBlock* block, const llvm::DominatorTree& t
     const auto* branch = from ? llvm::dyn_cast<llvm::BranchInst>(from->getTerminator()) : nullptr;
     if (!branch || !branch->isConditional()) continue;
     double taken = share_of(branch->getCondition());
-    if (branch->getSuccessor(0) == node->getBlock()) share *= taken;
-    else if (taken < 1) share *= 1 - taken;
+    if (branch->getSuccessor(0) == node->getBlock())
+      share *= taken;
+    else if (taken < 1)
+      share *= 1 - taken;
   }
   return share;
 }
@@ -139,8 +144,8 @@ struct Issued {
   double vector_operations = 0, loads = 0, stores = 0, micro_operations = 0;
 
   double cycles() const {
-    return std::max({vector_operations / kVectorOperations, loads / kLoads, stores / kStores,
-                     micro_operations / kMicroOperations});
+    return std::max(
+        {vector_operations / kVectorOperations, loads / kLoads, stores / kStores, micro_operations / kMicroOperations});
   }
 };
 

@@ -91,7 +91,8 @@ TEST(CodeCycles, WhatStandsBehindATestOfARemainderRunsInItsShare) {
     const Var *outer = kit.var(), *inner = kit.var();
     const Stmt* copy = kit.loop(inner, 4096, kit.store(to, inner, kit.load(from, inner)));
     Build& build = kit.build;
-    const Expr* condition = build.binary(BinaryOp::Eq, build.floor_mod(outer, build.integer(divisor)), build.integer(0));
+    const Expr* condition =
+        build.binary(BinaryOp::Eq, build.floor_mod(outer, build.integer(divisor)), build.integer(0));
     const Stmt* body = divisor > 1 ? build.if_then(condition, copy) : copy;
     return cycles_of(kit.program(kit.loop(outer, 96, body)), test::parsed_target(kWide));
   };
