@@ -7,7 +7,8 @@ namespace {
 
 constexpr double kClock = 3.2e9;  // Hz; scales all drafts alike
 constexpr double kCall = 2e-8;    // seconds of calling the kernel
-// Of the waiting that the model expects, the share that machine code does not hide: it has loads ahead of their use.
+// The share of the expected waiting for caches that remains where cores execute out of order; only the ranking with
+// known machine code needs it.
 constexpr double kSeenWaiting = 0.2;
 
 double issued_in(const StoreProfile& profile) { return std::max(profile.compute, profile.latency); }

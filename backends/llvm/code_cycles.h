@@ -7,8 +7,8 @@
 
 namespace tw::codegen {
 
-// Of one call of the module's function of this name, and of all that it calls there, on one core. Generates code, after
-// which the module is of no more use.
+// Cycles of one core for a call of `function`, with what it calls in the module. The module cannot be used afterwards:
+// code generation changes it.
 double code_cycles(llvm::Module& module, llvm::StringRef function, llvm::TargetMachine& machine);
 
 }  // namespace tw::codegen

@@ -4,7 +4,7 @@
 
 #include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
-#include "sampler/search/first_kernels.h"
+#include "sampler/search/first_kernel.h"
 #include "sampler/strategies/evolutionary.h"
 #include "sampler/strategies/proposer.h"
 
@@ -110,10 +110,9 @@ std::optional<Candidate> BatchSearch::first_kernel(TaskState& state, const Rng& 
               .options = how};
   std::vector<Candidate> drafts = best_drafts(round, {});
   double begin = seconds_now();
-  std::vector<Candidate> ordered = ordered_by_code(state.space, drafts, state.task->target, how.threads, how.stop);
+  std::optional<Candidate> first = choose_first_kernel(state.space, drafts, state.task->target, how.threads, how.stop);
   stats_.first_kernel_seconds += seconds_now() - begin;
-  if (ordered.empty()) return std::nullopt;
-  return std::move(ordered[0]);
+  return first;
 }
 
 // The best of other machines, which may be the best here, and of other shapes.

@@ -79,8 +79,9 @@ class BuildsAhead {
 
   // The search goes first where both want the same core: all else waits for what it finds.
   static void give_way_to_the_search() {
-    constexpr int kNice = 5;                                        // a third of the weight of the search
-    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);  // of this thread
+    constexpr int kLower = 5;  // a third of the weight
+    const auto thread = static_cast<id_t>(gettid());
+    setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + kLower);
   }
 
   void work(int thread) {

@@ -12,9 +12,9 @@ int niceness_of_this_thread() { return getpriority(PRIO_PROCESS, static_cast<id_
 
 TEST(BuildsAhead, GivesWayToTheThreadThatSearches) {
   int own = niceness_of_this_thread();
-  if (own == 19) GTEST_SKIP() << "nothing has a lower priority than this test";
+  constexpr int kLowest = 19;
   BuildsAhead<int> builds(4, 2, [](std::size_t, int) { return niceness_of_this_thread(); });
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_GT(builds.take(i), own);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(builds.take(i), std::min(own + 5, kLowest));
   EXPECT_EQ(niceness_of_this_thread(), own);
 }
 

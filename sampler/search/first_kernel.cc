@@ -1,8 +1,7 @@
-#include "sampler/search/first_kernels.h"
+#include "sampler/search/first_kernel.h"
 
 #include <algorithm>
 #include <cmath>
-#include <compare>
 #include <limits>
 #include <optional>
 
@@ -67,31 +66,22 @@ std::vector<Candidate> different_bodies(const CandidateSpace& space, const std::
 
 }  // namespace
 
-std::vector<Candidate> ordered_by_code(const CandidateSpace& space, const std::vector<Candidate>& drafts,
-                                       const Target& target, int threads, const std::function<bool()>& stop) {
-  if (is_device(target)) return drafts;
+std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                             const Target& target, int threads, const std::function<bool()>& stop) {
+  if (drafts.empty()) return std::nullopt;
+  if (is_device(target)) return drafts[0];
   std::vector<Candidate> compiled = different_bodies(space, drafts);
-  struct Rated {
-    double seconds = std::numeric_limits<double>::infinity();
-    std::size_t place = 0;
-    auto operator<=>(const Rated&) const = default;
-  };
-  std::vector<Rated> rated(compiled.size());
+  std::vector<double> seconds(compiled.size(), std::numeric_limits<double>::infinity());
   std::vector<std::optional<CodeRater>> raters(static_cast<std::size_t>(std::max(1, threads)));
-  parallel_for(static_cast<int>(rated.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
-    auto place = static_cast<std::size_t>(item);
-    rated[place].place = place;
+  parallel_for(static_cast<int>(compiled.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
     if (stop && stop()) return;
     std::optional<CodeRater>& rater = raters[static_cast<std::size_t>(thread)];
     if (!rater) rater.emplace(space, target);
-    rated[place].seconds = rater->seconds(compiled[place]);
+    seconds[static_cast<std::size_t>(item)] = rater->seconds(compiled[static_cast<std::size_t>(item)]);
   });
-  std::sort(rated.begin(), rated.end());
-  std::vector<Candidate> ordered;
-  for (const Rated& each : rated) {
-    if (std::isfinite(each.seconds)) ordered.push_back(compiled[each.place]);
-  }
-  return ordered.empty() ? drafts : ordered;
+  auto fastest = std::min_element(seconds.begin(), seconds.end());
+  if (fastest == seconds.end() || std::isinf(*fastest)) return drafts[0];
+  return compiled[static_cast<std::size_t>(fastest - seconds.begin())];
 }
 
 }  // namespace tw

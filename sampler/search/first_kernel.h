@@ -1,0 +1,23 @@
+// The first kernel of a task, chosen without a measurement: of the best candidates by the draft model the one whose
+// machine code takes the fewest cycles. The code shows what no program does: tests that lowering leaves in a body,
+// partial vectors, registers that are too few. Used by BatchSearch.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "backends/target.h"
+#include "sampler/space/candidate.h"
+
+namespace tw {
+
+// So many drafts are compiled, which takes 25 ms each (docs/experiments.md).
+inline constexpr std::size_t kCompiledDrafts = 8;
+
+// `drafts`: fastest first. Those are compiled whose loop bodies issue what none before them issues: others differ in
+// outer loops, of which the draft model knows more than the code says. The first draft for devices, and where nothing
+// compiles; nothing if there is none. The choice does not depend on `threads`. Once `stop` is true, it means nothing.
+std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                             const Target& target, int threads, const std::function<bool()>& stop);
+
+}  // namespace tw
