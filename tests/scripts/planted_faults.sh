@@ -15,8 +15,8 @@ chosen=" $* "
 mkdir -p "$scratch"
 git archive HEAD | tar -x -m -C "$scratch"
 cd "$scratch"
-# Debian's LibTorch and the peers have nothing to do with what is planted.
-cmake --preset release -DTRACEWRIGHT_TORCH=OFF -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
+# The peers have nothing to do with what is planted.
+cmake --preset release -DTRACEWRIGHT_TORCH=ON -DTRACEWRIGHT_BENCH=OFF -Wno-dev >/dev/null
 log=$scratch/log
 
 build_and_run() {  # TEST...: says which test notices first; status 1 if none does

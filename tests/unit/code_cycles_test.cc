@@ -83,6 +83,17 @@ TEST(CodeCycles, TestsThatLoweringLeavesInABodyCost) {
   EXPECT_GT(cycles_of(scheduled.program(), kWide, 200), 1.5 * cycles_of(scheduled.program(), kWide));
 }
 
+// Copying an element is a load, a store, and the loop's own instructions: more than four.
+TEST(CodeCycles, WhatACoreCannotIssueAtOnceTakesLonger) {
+  LoweredKit kit;
+  const Buffer *from = kit.argument(DType::F32, 4096), *to = kit.output(DType::F32, 4096);
+  const Var* i = kit.var();
+  const Stmt* copy = kit.loop(i, 4096, kit.store(to, i, kit.load(from, i)));
+  double cycles = cycles_of(kit.program(copy), test::parsed_target(kWide));
+  EXPECT_GT(cycles, 1.2 * 4096) << "a store a cycle is not all that there is to do";
+  EXPECT_LT(cycles, 2.5 * 4096);
+}
+
 // A transposed convolution with stride 2 tests for each element which rows of the kernel meet it: one of two.
 TEST(CodeCycles, WhatStandsBehindATestOfARemainderRunsInItsShare) {
   auto guarded = [](i64 divisor) {
