@@ -78,10 +78,10 @@ void meet(void* context, int64_t, int64_t) {
 // Timed runs may not ask the system for memory; what the child itself needs then comes from what is left of the heap,
 // which free() keeps.
 void reserve_heap() {
-  constexpr std::size_t kBytes = 120 << 10;  // less than what malloc takes by mmap
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
-  std::free(std::malloc(kBytes));
+  mallopt(M_MMAP_MAX, 0);
+  void* volatile room = std::malloc(1 << 20);  // volatile: compilers leave out a pair of malloc and free
+  std::free(room);
 }
 
 // If memory runs out, the system is to kill this process first.

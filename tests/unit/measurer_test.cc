@@ -216,6 +216,14 @@ TEST_F(MeasurerTest, HonestKernelsAreNotRejected) {
   }
 }
 
+// What the child keeps of each pair comes from memory that it has: none can be asked for while kernels are timed.
+TEST_F(MeasurerTest, ManySamplesAskForNoMemory) {
+  MeasureOptions options{.sample_seconds = 1e-5, .first_pairs = 4000, .max_pairs = 4000, .budget_seconds = 20};
+  MeasureResult result = measurer_->measure(begin_vector(), vector_kernel("honest", "add_one"), options);
+  EXPECT_TRUE(is_measured(result)) << show(result);
+  EXPECT_GT(result.pairs, 1000) << show(result);
+}
+
 TEST_F(MeasurerTest, FailingReference) {
   TaskStart started = measurer_->begin_task(vector_kernel("faulty", "division_by_zero"), {}, 1);
   EXPECT_EQ(started.task, -1);
