@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -14,6 +15,8 @@
 #include "cli/commands.h"
 #include "cli/open_list.h"
 #include "cli/stored.h"
+#include "costmodel/draft_model.h"
+#include "costmodel/draft_report.h"
 #include "costmodel/gpu/gpu_draft.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
@@ -25,6 +28,7 @@
 #include "sampler/search/least_flops.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/candidate.h"
 #include "sampler/tasks/rebuild.h"
 
 namespace tw::cli {
@@ -82,12 +86,26 @@ std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebui
   return compiled ? std::optional((*compiled).*What) : std::nullopt;
 }
 
-// For GPUs: what the analytic model, which the search drafts with, says of each kernel.
+// What the draft model says, which the search begins with; for processors beside the cycles of the machine code.
+std::optional<std::string> print_cpu_estimate(const Rebuilt& rebuilt, const Target& target, std::string& error) {
+  FeatureTarget machine = feature_target_of(target);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
+  if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
+  Result<double> cycles = compiler->cycles(rebuilt.lowered, "kernel");
+  if (!cycles) return error = to_string(cycles.rejected()), std::nullopt;
+  DraftModel draft(machine);
+  const DraftSum& sum = draft.sum(rebuilt.scheduled);
+  auto microseconds = [](double seconds) { return static_cast<double>(std::llround(seconds * 1e7)) / 10; };
+  return cat(report_draft(rebuilt.scheduled, machine), "all: ", microseconds(sum.seconds()),
+             " us; by the machine code, ", std::llround(*cycles), " cycles: ", microseconds(sum.seconds_with(*cycles)),
+             " us\n");
+}
+
 std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
+  if (!is_device(target)) return print_cpu_estimate(rebuilt, target, error);
   if (!is_gpu(target))
-    return error = "there is a model of `cuda` targets only, and of `opencl` ones that say which `gpu` they are",
-           std::nullopt;
+    return error = "of `opencl` targets there is a model only if they say which `gpu` they are", std::nullopt;
   std::optional<GpuDevice> device = device_of(target, error);
   if (!device) return std::nullopt;
   GpuDraft draft(*device);
@@ -110,7 +128,7 @@ constexpr Printer printers[] = {
     {"source", "for devices: OpenCL C or CUDA C", print_source},
     {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>},
     {"cubin", "for cuda: machine code, by NVRTC", print_cuda<&cuda::Compiled::cubin>, /*is_binary=*/true},
-    {"estimate", "for GPUs: what the analytic model says of each kernel", print_estimate},
+    {"estimate", "what the analytic model says of each store, for GPUs of each kernel", print_estimate},
     {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
     {"asm", "assembly", print_code<Emit::Assembly>},
     {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
