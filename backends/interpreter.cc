@@ -159,6 +159,7 @@ class Interpreter : ExprEvaluator<Interpreter> {
       int lanes = n->values[t]->type.lanes;
       for (const Expr* index : target.indices) lanes = std::max<int>(lanes, index->type.lanes);
       for (int lane = 0; lane < lanes; ++lane) {
+        if (!active_.empty() && !active_[static_cast<std::size_t>(lane)]) continue;
         Pending one{target.buffer, {}, 0, {}, {}};
         one.value = eval(n->values[t], n->values[t]->type.lanes == 1 ? 0 : lane);
         one.offset = locate(target.buffer, target.indices, lane, one.at);
@@ -195,6 +196,7 @@ class Interpreter : ExprEvaluator<Interpreter> {
         return;
       case Kind::If: {
         auto* n = static_cast<const If*>(s);
+        if (n->condition->type.lanes > 1) return by_lane(n);
         i64 holds = eval(n->condition, 0).i;
         return failed() ? void() : stmt(holds ? n->then : n->otherwise);
       }
@@ -213,6 +215,20 @@ class Interpreter : ExprEvaluator<Interpreter> {
       default:
         return fail("a statement of an unknown kind");
     }
+  }
+
+  // Each side for the lanes that choose it.
+  void by_lane(const If* n) {
+    std::vector<bool> outside = active_;
+    for (bool side : {true, false}) {
+      active_.assign(static_cast<std::size_t>(n->condition->type.lanes), true);
+      for (std::size_t lane = 0; lane < active_.size() && !failed(); ++lane) {
+        bool holds = eval(n->condition, static_cast<int>(lane)).i != 0;
+        active_[lane] = holds == side && (outside.empty() || outside[lane]);
+      }
+      if (!failed()) stmt(side ? n->then : n->otherwise);
+    }
+    active_ = std::move(outside);
   }
 
   void loop(const For* n) {
@@ -316,6 +332,7 @@ class Interpreter : ExprEvaluator<Interpreter> {
   const InterpretOptions& options_;
   Rng rng_;
   std::string error_;
+  std::vector<bool> active_;  // lanes, inside of a condition on them; empty = all
   i64 steps_ = 0;
   const Block* block_ = nullptr;
   std::vector<std::pair<const Var*, i64>> values_;

@@ -103,6 +103,15 @@ Target with_derived(Target target) {
   return target;
 }
 
+}  // namespace
+
+bool has_lane_masks(const Target& target) {
+  // More than 16 vector registers come with AVX-512 only; narrower vectors of it have masks as well.
+  return target.kind == TargetKind::Cpu && arch_of(target.triple) == CpuArch::X86 && target.vector_registers > 16;
+}
+
+namespace {
+
 Target detect_host() {
   Target target;
   target.cpu = host_cpu().name;

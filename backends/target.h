@@ -52,6 +52,9 @@ inline bool is_gpu(const Target& target) {
   return target.kind == TargetKind::Cuda || (target.kind == TargetKind::OpenCl && !target.gpu.empty());
 }
 
+// Can its vector instructions leave out lanes where they read and write, at no cost? AVX-512 can.
+bool has_lane_masks(const Target& target);
+
 // One `key: value` of a target, as the user wrote it. `span` is where the value stands.
 struct TargetOption {
   std::string key, value;

@@ -17,14 +17,14 @@ std::string name_of_block(const FlatProgram& program, const FlatStore& store) {
 
 std::string report(const StoreProfile& profile, const MachineRates& rates) {
   return cat("  body: ", std::llround(profile.body_runs), " runs of ", profile.instances, " vectors; ", profile.fma,
-             " multiply-adds, ", tenths(profile.other), " other, ", profile.vector_loads, " loads, ", profile.broadcasts,
-             " broadcasts, ", profile.element_loads, " element loads, ", profile.stores, " stores, ", profile.tests,
-             " tests\n", "  registers: ", profile.accumulators, " accumulators and ", profile.operands, " operands, ",
-             profile.registers_over, " too many; lanes in use ", tenths(100 * profile.lane_use), " %, skipped ",
-             tenths(100 * profile.waste), " %\n", "  cycles: ", std::llround(profile.compute), " issued, ",
-             std::llround(profile.latency), " of chains, ", std::llround(profile.overhead), " of loops, ",
-             std::llround(profile.streamed(rates)), " of lines read ahead, ", std::llround(profile.strided(rates)),
-             " of other lines\n");
+             " multiply-adds, ", tenths(profile.other), " other, ", profile.vector_loads, " loads, ",
+             profile.broadcasts, " broadcasts, ", profile.element_loads, " element loads, ", profile.stores,
+             " stores, ", profile.tests, " tests\n", "  registers: ", profile.accumulators, " accumulators and ",
+             profile.operands, " operands, ", profile.registers_over, " too many; lanes in use ",
+             tenths(100 * profile.lane_use), " %, skipped ", tenths(100 * profile.waste), " %\n",
+             "  cycles: ", std::llround(profile.compute), " issued, ", std::llround(profile.latency), " of chains, ",
+             std::llround(profile.overhead), " of loops, ", std::llround(profile.streamed(rates)),
+             " of lines read ahead, ", std::llround(profile.strided(rates)), " of other lines\n");
 }
 
 }  // namespace

@@ -133,7 +133,7 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
   int depth = static_cast<int>(open_.size());
   Surroundings inside = around;
   inside.is_prepack |= integer_annotation(block->annotations, "prepack", 0) != 0;
-  if (block->predicate) inside.share *= scope_.share(block->predicate, depth);
+  if (block->predicate) note_predicate(block->predicate, inside);
   double reductions = 1;
   std::vector<bool> before = reducing_;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
@@ -168,6 +168,8 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   flat_.blocks.insert(flat_.blocks.end(), open_blocks_.begin(), open_blocks_.end());
   store.first_access = static_cast<u32>(flat_.accesses.size());
   store.share = around.share;
+  store.predicates = around.predicates;
+  store.predicate_count = around.predicate_count;
   store.is_prepack = around.is_prepack;
   store.is_init = around.is_init;
   store.is_constant = std::all_of(node->values.begin(), node->values.end(), is_literal);
@@ -228,10 +230,25 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
   }
 }
 
+void FlatReader::note_predicate(const Expr* predicate, Surroundings& inside) {
+  int depth = static_cast<int>(open_.size());
+  for (const Expr* part : conjuncts_of(predicate)) {
+    FlatCondition condition{.share = scope_.share(part, depth)};
+    inside.share *= condition.share;
+    for_each<Var>(part, [&](const Var* var) {
+      scope_.evaluate(var, depth, scratch_);
+      for (int d = 0; d < depth; ++d) {
+        if (scratch_.span[d] > 0) condition.moves.set(static_cast<std::size_t>(d));
+      }
+    });
+    if (inside.predicate_count < inside.predicates.size()) inside.predicates[inside.predicate_count++] = condition;
+  }
+}
+
 void FlatReader::note_skipped(const Select* select, FlatStore& store) {
   int depth = static_cast<int>(store.depth);
   for (const Expr* part : conjuncts_of(select->condition)) {
-    FlatRemainder remainder{.share = scope_.share(part, depth)};
+    FlatCondition remainder{.share = scope_.share(part, depth)};
     for_each<Binary>(part, [&](const Binary* binary) {
       if (binary->op != BinaryOp::FloorMod) return;
       scope_.evaluate(binary->a, depth, scratch_);

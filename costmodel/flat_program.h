@@ -22,6 +22,7 @@ struct FeatureTarget {
   i64 l2_bytes = 512 << 10;
   i64 l3_bytes = 16 << 20;  // 0 = none
   int cache_line = 64;
+  bool masks_lanes = false;  // has_lane_masks(target)
   MachineRates rates = {};
 };
 
@@ -68,8 +69,8 @@ struct FlatAccess {
   Array<const Expr*> indices;
 };
 
-// A condition on a remainder, as of the phases of a transposed convolution.
-struct FlatRemainder {
+// A condition around a store: a block's predicate, or one on a remainder, as of the phases of a transposed convolution.
+struct FlatCondition {
   double share = 1;                  // of the iterations that it lets through
   std::bitset<kMaxLoopDepth> moves;  // by loops of the chain
 };
@@ -85,11 +86,14 @@ struct FlatStore {
   double math_ops;             // per execution: function calls, in simple vector operations
   double iterations;           // product of the extents
   double share;                // of the iterations that predicates and conditions let through, estimated
+  // Those of the predicates that index a loop of the chain; their shares are part of `share`.
+  std::array<FlatCondition, 4> predicates;
+  u32 predicate_count;
   // Of a condition that lowering for processors takes out of the body (skip_identity_terms.h): its part of `ops`, the
   // iterations that its bounds let through, and its remainders.
   OpCounts skip_ops;
   double skip_bounds;
-  std::array<FlatRemainder, 4> skip_remainders;
+  std::array<FlatCondition, 4> skip_remainders;
   u32 remainders;
   bool is_constant;  // stores literals only
   bool is_prepack, is_init;
@@ -127,12 +131,15 @@ class FlatReader {
   struct Surroundings {
     double share = 1;
     bool is_prepack = false, is_init = false;
+    std::array<FlatCondition, 4> predicates = {};
+    u32 predicate_count = 0;
   };
   void visit(const Stmt* stmt, const Surroundings& around);
   void visit_loop(const For* loop, const Surroundings& around);
   void visit_block(const Block* block, const Surroundings& around);
   void visit_store(const Store* store, const Surroundings& around);
   void visit_value(const Expr* value, FlatStore& store);
+  void note_predicate(const Expr* predicate, Surroundings& inside);
   void note_skipped(const Select* select, FlatStore& store);
   void add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store);
   void group_by_buffer(const FlatStore& store);

@@ -72,9 +72,12 @@ class DistinctAddresses {
 };
 
 // Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
-// done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
-double vectors_of(double lanes, double columns, double full) {
-  auto vectors = [&](double n) { return std::floor(n / full) + std::popcount(static_cast<u64>(std::fmod(n, full))); };
+// one that leaves out lanes, or done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
+double vectors_of(double lanes, double columns, double full, bool masks_lanes) {
+  auto vectors = [&](double n) {
+    return masks_lanes ? std::ceil(n / full)
+                       : std::floor(n / full) + std::popcount(static_cast<u64>(std::fmod(n, full)));
+  };
   double tiles = columns > 0 ? std::ceil(columns / lanes) : 1;
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
@@ -189,13 +192,11 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double value_bytes = std::max(bytes_of(store.node->values[0]->type.dtype), bytes_of(buffer->dtype));
   double full = target_.vector_bits / (8 * value_bytes);
   if (out.lanes > 1) {
+    double columns = columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; });
+    double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
     // A sum over the lanes themselves is done one by one.
-    out.vectors =
-        target_moves_in_vector
-            ? vectors_of(out.lanes, columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; }),
-                         full)
-            : out.lanes;
-    out.lane_use = out.lanes / (out.vectors * full);
+    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, target_.masks_lanes) : out.lanes;
+    out.lane_use = of_a_tile / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;
   }
@@ -290,24 +291,38 @@ void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out
   out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
 }
 
-bool StoreProfiler::is_in_body(const FlatRemainder& remainder) const {
+bool StoreProfiler::moves(const FlatCondition& condition, LoopRole role) const {
   for (std::size_t p = 0; p < roles_.size(); ++p) {
-    if (roles_[p] == LoopRole::Unrolled && remainder.moves[p]) return true;
+    if (roles_[p] == role && condition.moves[p]) return true;
   }
   return false;
 }
 
+// The part of the runs of a body that predicates leave. Those on unrolled loops alone vanish, with the iterations that
+// they keep out; those on vectorized loops leave out lanes. Tails become code of their own, which runs fewer
+// iterations, but less well.
+double StoreProfiler::share_of_runs(const FlatStore& store) const {
+  double vanishing = 1, known = 1, tails = 1;
+  for (u32 i = 0; i < store.predicate_count; ++i) {
+    const FlatCondition& predicate = store.predicates[i];
+    known *= predicate.share;
+    if (moves(predicate, LoopRole::Vector)) continue;
+    (moves(predicate, LoopRole::Outer) ? tails : vanishing) *= predicate.share;
+  }
+  double others = known > 0 ? store.share / known : 0;
+  return vanishing * (0.5 + 0.5 * tails * others * store.skip_bounds);
+}
+
 bool StoreProfiler::has_tests(const FlatStore& store) const {
   return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders,
-                     [&](const FlatRemainder& r) { return is_in_body(r); });
+                     [&](const FlatCondition& r) { return moves(r, LoopRole::Unrolled); });
 }
 
 void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
-  // Tails become code of their own, which runs fewer iterations, but less well.
-  double runs = out.body_runs * (0.5 + 0.5 * store.share * (out.is_bound ? 1 : store.skip_bounds));
+  double runs = out.body_runs * (out.is_bound ? 0.5 + 0.5 * store.share : share_of_runs(store));
   for (u32 i = 0; i < store.remainders && !out.is_bound; ++i) {
-    const FlatRemainder& remainder = store.skip_remainders[i];
-    runs *= is_in_body(remainder) ? 0.5 + 0.5 * remainder.share : remainder.share;
+    const FlatCondition& remainder = store.skip_remainders[i];
+    runs *= moves(remainder, LoopRole::Unrolled) ? 0.5 + 0.5 * remainder.share : remainder.share;
   }
   if (store.is_init) runs = out.body_runs * store.share;
   double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;

@@ -76,7 +76,8 @@ class StoreProfiler {
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                       StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
-  bool is_in_body(const FlatRemainder& remainder) const;
+  bool moves(const FlatCondition& condition, LoopRole role) const;
+  double share_of_runs(const FlatStore& store) const;
   bool has_tests(const FlatStore& store) const;
   void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
   void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,

@@ -386,12 +386,14 @@ llvm::Value* FunctionEmitter::select(const Expr* condition, const Expr* then, co
   }
   if (!chosen->getType()->isVectorTy()) return branch_select(chosen, then, otherwise);
   llvm::Value* outside = mask_;
+  bool was_first_active = is_first_active_;
   auto under = [&](llvm::Value* mask, const Expr* side) {
     mask_ = outside ? builder_.CreateAnd(outside, mask) : mask;
+    is_first_active_ = false;
     llvm::DenseMap<const Expr*, llvm::Value*> kept = memo_;
     llvm::Value* result = splat(value(side), type.lanes);
     memo_ = std::move(kept);
-    mask_ = outside;
+    mask_ = outside, is_first_active_ = was_first_active;
     return result;
   };
   llvm::Value* a = under(chosen, then);

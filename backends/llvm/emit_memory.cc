@@ -148,8 +148,21 @@ llvm::Value* FunctionEmitter::to_memory(llvm::Value* value, DType dtype) {
   return builder_.CreateZExt(value, with_lanes(builder_.getInt8Ty(), lanes_of(value)));
 }
 
-// Register buffers are indexed by constants inside their bounds: reading a lane that is not wanted does no harm.
-bool FunctionEmitter::needs_mask(const Buffer* buffer) const { return mask_ && buffer->scope != Scope::Register; }
+// A load may read lanes that nobody wants where they lie in the buffer, as those of Register buffers do.
+bool FunctionEmitter::needs_mask(const Load& load) const {
+  if (!mask_ || load.buffer->scope == Scope::Register) return false;
+  std::optional<Interval> range = range_of(load.indices[0]);
+  return !range || range->min < 0 || range->max >= load.buffer->shape[0];
+}
+
+bool FunctionEmitter::is_mask_known() const { return !mask_ || llvm::isa<llvm::Constant>(mask_); }
+
+// Of a mask that is known.
+bool FunctionEmitter::is_active(int lane) const {
+  if (!mask_) return true;
+  llvm::Constant* element = llvm::cast<llvm::Constant>(mask_)->getAggregateElement(static_cast<unsigned>(lane));
+  return element->isOneValue();
+}
 
 llvm::Value* FunctionEmitter::load(const Load& load) {
   const Expr* index = load.indices[0];
@@ -158,7 +171,7 @@ llvm::Value* FunctionEmitter::load(const Load& load) {
   std::optional<Address> address = split_index(index);
   if (!address) {
     llvm::Value* pointers = gather_pointers(load.buffer, index);
-    llvm::Value* mask = needs_mask(load.buffer) ? mask_ : nullptr;
+    llvm::Value* mask = needs_mask(load) ? mask_ : nullptr;
     llvm::Align align(bytes_of(dtype));
     return from_memory(builder_.CreateMaskedGather(type, pointers, align, mask, llvm::Constant::getNullValue(type)),
                        dtype);
@@ -167,7 +180,7 @@ llvm::Value* FunctionEmitter::load(const Load& load) {
   llvm::Value* pointer = pointer_to(load.buffer, *address, /*may_hide=*/load.buffer->scope != Scope::Register);
   llvm::Align align = align_of(load.buffer, *address);
   if (load.type.lanes > 1) prefetch(load.buffer, *address, pointer);
-  if (!needs_mask(load.buffer)) return from_memory(builder_.CreateAlignedLoad(type, pointer, align), dtype);
+  if (!needs_mask(load)) return from_memory(builder_.CreateAlignedLoad(type, pointer, align), dtype);
   return from_memory(load_contiguous(type, pointer, align), dtype);
 }
 
@@ -197,6 +210,7 @@ llvm::Value* FunctionEmitter::load_contiguous(llvm::Type* type, llvm::Value* poi
     TW_CHECK(lanes_of(mask_) == static_cast<int>(llvm::cast<llvm::FixedVectorType>(type)->getNumElements()));
     return builder_.CreateMaskedLoad(type, pointer, align, mask_, llvm::Constant::getNullValue(type));
   }
+  if (is_first_active_) return builder_.CreateAlignedLoad(type, pointer, align);
   llvm::Value* any = builder_.CreateOrReduce(mask_);
   llvm::BasicBlock *from = builder_.GetInsertBlock(), *read = block("read"), *after = block("after");
   builder_.CreateCondBr(any, read, after);
@@ -220,17 +234,18 @@ llvm::Value* FunctionEmitter::load_strided(const Load& load, const Address& addr
   lane.stride = 0;
   if (address.stride == 0) {
     llvm::Value* pointer = pointer_to(load.buffer, lane, true);
-    llvm::Value* one = needs_mask(load.buffer) ? load_contiguous(element, pointer, align)
-                                               : builder_.CreateAlignedLoad(element, pointer, align);
+    llvm::Value* one = needs_mask(load) ? load_contiguous(element, pointer, align)
+                                        : builder_.CreateAlignedLoad(element, pointer, align);
     return splat(one, lanes);
   }
-  if (needs_mask(load.buffer)) {
+  if (needs_mask(load) && !is_mask_known()) {
     llvm::Type* type = with_lanes(element, lanes);
     llvm::Value* pointers = gather_pointers(load.buffer, load.indices[0]);
     return builder_.CreateMaskedGather(type, pointers, align, mask_, llvm::Constant::getNullValue(type));
   }
   llvm::Value* all = llvm::PoisonValue::get(with_lanes(element, lanes));
   for (int i = 0; i < lanes; ++i, lane.constant += address.stride) {
+    if (!is_active(i)) continue;
     llvm::Value* one = builder_.CreateAlignedLoad(element, pointer_to(load.buffer, lane, true), align);
     all = builder_.CreateInsertElement(all, one, static_cast<u64>(i));
   }
@@ -250,8 +265,9 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   llvm::Align element_align(bytes_of(dtype));
   value = splat(to_memory(value, dtype), index->type.lanes);
   std::optional<Address> address = split_index(index);
+  bool is_masked = mask_ && target.buffer->scope != Scope::Register;
   bool is_contiguous = address && (index->type.lanes == 1 || address->stride == 1);
-  if (!is_contiguous && (!address || needs_mask(target.buffer))) {
+  if (!is_contiguous && (!address || (is_masked && !is_mask_known()))) {
     builder_.CreateMaskedScatter(value, gather_pointers(target.buffer, index), element_align, mask_);
     return;
   }
@@ -259,10 +275,10 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
     llvm::Value* pointer = pointer_to(target.buffer, *address, false);
     llvm::Align align = align_of(target.buffer, *address);
     TW_CHECK(!mask_ || index->type.lanes == lanes_of(mask_), "a store under a vector condition has other lanes");
-    if (mask_ && target.buffer->scope == Scope::Register) {  // a masked store would keep the accumulator in memory
+    if (mask_ && find(target.buffer).keeps_lanes) {  // a masked store would keep the accumulator in memory
       value = builder_.CreateSelect(mask_, value, builder_.CreateAlignedLoad(value->getType(), pointer, align));
     }
-    if (!needs_mask(target.buffer)) {
+    if (!is_masked) {
       builder_.CreateAlignedStore(value, pointer, align);
     } else {
       builder_.CreateMaskedStore(value, pointer, align, mask_);
@@ -272,6 +288,7 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   Address lane = *address;
   lane.stride = 0;
   for (int i = 0; i < index->type.lanes; ++i, lane.constant += address->stride) {
+    if (!is_active(i)) continue;
     builder_.CreateAlignedStore(builder_.CreateExtractElement(value, static_cast<u64>(i)),
                                 pointer_to(target.buffer, lane, false), element_align);
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backends/llvm/emitter.h"
+#include "backends/llvm/lane_use.h"
 #include "dsl/base/check.h"
 #include "dsl/ir/program.h"
 #include "dsl/ir/walk.h"
@@ -94,18 +95,31 @@ void FunctionEmitter::store(const Store& node) {
   for (std::size_t i = 0; i < values.size(); ++i) store_to(node.targets[i], values[i]);
 }
 
+// Surely, by the ranges of variables.
+bool FunctionEmitter::holds_for_first_lane(const Expr* condition) const {
+  const Binary* node = as<Binary>(condition);
+  if (node && node->op == BinaryOp::And) return holds_for_first_lane(node->a) && holds_for_first_lane(node->b);
+  const Ramp* lanes = node && node->op == BinaryOp::Lt ? as<Ramp>(node->a) : nullptr;
+  const Broadcast* end = lanes ? as<Broadcast>(node->b) : nullptr;
+  std::optional<Interval> first = end ? range_of(lanes->base) : std::nullopt;
+  std::optional<Interval> bound = end ? range_of(end->value) : std::nullopt;
+  return first && bound && first->max < bound->min;
+}
+
 void FunctionEmitter::branch(const If& node) {
   memo_.clear();
   llvm::Value* condition = value(node.condition);
   if (condition->getType()->isVectorTy()) {
     llvm::Value* outside = mask_;
-    auto under = [&](llvm::Value* mask, const Stmt* body) {
+    bool was_first_active = is_first_active_;
+    auto under = [&](llvm::Value* mask, bool holds_for_first, const Stmt* body) {
       mask_ = outside ? builder_.CreateAnd(outside, mask) : mask;
+      is_first_active_ = was_first_active && holds_for_first;
       stmt(body);
-      mask_ = outside;
+      mask_ = outside, is_first_active_ = was_first_active;
     };
-    under(condition, node.then);
-    if (node.otherwise) under(builder_.CreateNot(condition), node.otherwise);
+    under(condition, holds_for_first_lane(node.condition), node.then);
+    if (node.otherwise) under(builder_.CreateNot(condition), false, node.otherwise);
     return;
   }
   llvm::BasicBlock *then = block("then"), *after = block("endif"), *otherwise = node.otherwise ? block("else") : after;
@@ -184,7 +198,9 @@ llvm::AllocaInst* FunctionEmitter::local(llvm::Type* type) {
 
 void FunctionEmitter::alloc(const Alloc& node) {
   llvm::Type* element = memory_type(node.buffer->dtype);
-  buffers_.push_back({node.buffer, local(llvm::ArrayType::get(element, static_cast<u64>(elements_of(node.buffer))))});
+  llvm::AllocaInst* place = local(llvm::ArrayType::get(element, static_cast<u64>(elements_of(node.buffer))));
+  bool keeps_lanes = node.buffer->scope == Scope::Register && !uses_same_lanes(node);
+  buffers_.push_back({.buffer = node.buffer, .pointer = place, .keeps_lanes = keeps_lanes});
   stmt(node.body);
   buffers_.pop_back();
 }

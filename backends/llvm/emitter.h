@@ -33,8 +33,9 @@ std::optional<Address> split_index(const Expr* index);
 struct BoundBuffer {
   const Buffer* buffer;
   llvm::Value* pointer;
-  u64 alignment = 64;      // of the pointer, in bytes
-  bool is_noalias = true;  // no other buffer of the function shares its memory
+  u64 alignment = 64;        // of the pointer, in bytes
+  bool is_noalias = true;    // no other buffer of the function shares its memory
+  bool keeps_lanes = false;  // of a Register buffer: a store under a mask must keep the lanes outside of it
 };
 struct BoundVar {
   const Var* var;
@@ -138,6 +139,7 @@ class FunctionEmitter {
   void store(const Store& store);
   void store_to(const StoreTarget& target, llvm::Value* value);
   void branch(const If& branch);
+  bool holds_for_first_lane(const Expr* condition) const;
   void loop(const For& loop);
   void counted_loop(const For& loop);
   void parallel_loop(const For& loop);
@@ -165,7 +167,9 @@ class FunctionEmitter {
   llvm::Value* from_memory(llvm::Value* value, DType dtype);
   llvm::Value* to_memory(llvm::Value* value, DType dtype);
   const BoundBuffer& find(const Buffer* buffer) const;
-  bool needs_mask(const Buffer* buffer) const;
+  bool needs_mask(const Load& load) const;
+  bool is_mask_known() const;
+  bool is_active(int lane) const;
 
   // Expressions: emit_expr.cc
   llvm::Value* value(const Expr* expr);
@@ -206,6 +210,7 @@ class FunctionEmitter {
   Prefetching prefetching_;
   llvm::DenseMap<const Expr*, llvm::Value*> memo_;  // within one Store
   llvm::Value* mask_ = nullptr;                     // lanes that are active; null = all
+  bool is_first_active_ = true;                     // is the first lane surely active?
   llvm::Value *parallel_for_ = nullptr, *pool_ = nullptr, *scratch_ = nullptr;
   int hidden_count_ = 0;
 };

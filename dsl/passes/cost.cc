@@ -42,7 +42,10 @@ Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.e
 
 }  // namespace
 
-i64 vectors_in(i64 extent, i64 lanes) { return extent / lanes + std::popcount(static_cast<u64>(extent % lanes)); }
+i64 vectors_in(i64 extent, i64 lanes, bool masks_lanes) {
+  i64 rest = extent % lanes;
+  return extent / lanes + (masks_lanes ? rest > 0 : std::popcount(static_cast<u64>(rest)));
+}
 
 bool selects_register(const For* loop) {
   bool found = false;
@@ -93,8 +96,9 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     add(loop->body);
     if (loop->loop_kind == LoopKind::Unroll) return times(total, loop->extent, loop->extent);
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
-    if (is_tested_by_lane(loop)) return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options));
+    if (is_tested_by_lane(loop) && !options.masks_lanes)
+      return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), options.masks_lanes);
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;

@@ -25,7 +25,7 @@ inline constexpr i64 kUnrolledVectors = 8;
 // True if the loop's variable selects elements of Register buffers. Such a loop is always unrolled.
 bool selects_register(const For* loop);
 
-// full vectors + vectors of the remainder (powers of two, down to scalars)
-i64 vectors_in(i64 extent, i64 lanes);
+// Full vectors + those of the remainder: one where lanes can be left out, else powers of two, down to scalars.
+i64 vectors_in(i64 extent, i64 lanes, bool masks_lanes);
 
 }  // namespace tw

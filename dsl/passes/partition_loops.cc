@@ -200,9 +200,20 @@ class Partition {
   const Stmt* loop(const For* loop) {
     if (is_concurrent(loop)) return concurrent(loop);
     Interval range{0, loop->extent - 1};
+    std::vector<Piece> parts = pieces(loop->var, range, loop->body);
+    bool is_cut = std::count_if(parts.begin(), parts.end(), [](const Piece& piece) { return piece.body; }) > 1;
+    if (is_cut && becomes_masks(loop)) parts = cut_at(loop->var, range, {}, loop->body);
     std::vector<const Stmt*> out;
-    for (const Piece& piece : pieces(loop->var, range, loop->body)) out.push_back(rebuild(loop, piece));
+    for (const Piece& piece : parts) out.push_back(rebuild(loop, piece));
     return out.size() == 1 ? out[0] : build_.seq(out);
+  }
+
+  // Do the lanes of its vectors test what its iterations would?
+  bool becomes_masks(const For* loop) const {
+    if (loop->loop_kind != LoopKind::Vectorize || !options_.masks_lanes) return false;
+    bool selects = false;
+    for_each<Select>(loop->body, [&](const Select* select) { selects |= uses(select->condition, loop->var); });
+    return !selects;
   }
 
   // The loop over one piece, counted from 0 again.

@@ -1,6 +1,7 @@
 #include "dsl/passes/place_buffers.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "dsl/analysis/bounds.h"
 #include "dsl/analysis/simplify.h"
@@ -301,10 +302,19 @@ class BufferPlacement {
       span.whole |= extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
+    if (usage.buffer->scope == Scope::Register && options_.masks_lanes) fill_vectors(shape, usage.buffer->dtype);
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
     Buffer* copy = arena_.make<Buffer>(*usage.buffer);
     copy->shape = arena_.copy(shape);
     return copy;
+  }
+
+  // A row of registers has room for the lanes that its last vector leaves out.
+  void fill_vectors(std::vector<i64>& shape, DType dtype) const {
+    auto row = std::find_if(shape.rbegin(), shape.rend(), [](i64 extent) { return extent > 1; });
+    if (row == shape.rend() || std::has_single_bit(static_cast<u64>(*row))) return;
+    i64 lanes = std::max<i64>(1, options_.vector_bits / (8 * bytes_of(dtype)));
+    *row = (*row + lanes - 1) / lanes * lanes;
   }
 
   // ---- where does it live?

@@ -11,17 +11,19 @@
 namespace tw {
 namespace {
 
-// Iterations [offset, offset + lanes) of the loop, at once.
+// Iterations [offset, offset + active) of the loop, at once, in the first lanes of a vector.
 struct Chunk {
   const Expr* offset;
   int lanes;
+  int active;
 };
 
 // The vector form of the body of one loop.
 class VectorBody {
  public:
-  VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges)
-      : arena_(arena), build_{arena}, loop_(loop), var_(loop->var), lane_(lane), ranges_(ranges) {
+  // `masks`: lanes may be left out.
+  VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges, bool masks)
+      : arena_(arena), build_{arena}, loop_(loop), var_(loop->var), lane_(lane), ranges_(ranges), masks_(masks) {
     ranges_.set_extent(var_, loop->extent);
   }
 
@@ -41,7 +43,7 @@ class VectorBody {
       }
       case Kind::If: {
         auto* branch = static_cast<const If*>(s);
-        if (uses(branch->condition, var_)) return fail(s);
+        if (uses(branch->condition, var_)) return tested_by_lane(branch, chunks);
         return build_.if_then(branch->condition, stmt(branch->then, chunks),
                               branch->otherwise ? stmt(branch->otherwise, chunks) : nullptr);
       }
@@ -61,6 +63,17 @@ class VectorBody {
     return node;
   }
 
+  const Stmt* tested_by_lane(const If* branch, const std::vector<Chunk>& chunks) {
+    if (!masks_) return fail(branch);
+    std::vector<const Stmt*> out;
+    for (const Chunk& chunk : chunks) {
+      const Expr* condition = expr(branch->condition, chunk);
+      out.push_back(build_.if_then(condition, stmt(branch->then, {chunk}),
+                                   branch->otherwise ? stmt(branch->otherwise, {chunk}) : nullptr));
+    }
+    return build_.seq(out);
+  }
+
   const Stmt* sequence(const Seq* seq, const std::vector<Chunk>& chunks) {
     bool only_stores =
         std::all_of(seq->stmts.begin(), seq->stmts.end(), [](const Stmt* s) { return s->kind == Kind::Store; });
@@ -78,15 +91,24 @@ class VectorBody {
       return std::find(out.begin(), out.end(), nullptr) == out.end() ? build_.seq(out) : fail(stores[0]);
     }
     for (const Chunk& chunk : chunks) {
+      std::vector<const Stmt*> of_chunk;
       for (const Stmt* s : stores) {
         auto* one = static_cast<const Store*>(s);
         if (!is_uniform(one))
-          out.push_back(store(one, chunk));
+          of_chunk.push_back(store(one, chunk));
         else if (&chunk == &chunks[0])
           out.push_back(one);
       }
+      if (!of_chunk.empty()) out.push_back(chunk.active < chunk.lanes ? masked(of_chunk, chunk) : build_.seq(of_chunk));
     }
     return build_.seq(out);
+  }
+
+  // The other lanes neither read nor write.
+  const Stmt* masked(Array<const Stmt*> stores, const Chunk& chunk) {
+    const Expr* lanes = build_.ramp(build_.integer(0), build_.integer(1), chunk.lanes);
+    const Expr* is_active = build_.lt(lanes, build_.broadcast(build_.integer(chunk.active), chunk.lanes));
+    return build_.if_then(is_active, build_.seq(stores), nullptr);
   }
 
   // The same values to the same places in every iteration: once is enough.
@@ -146,10 +168,22 @@ class VectorBody {
     for (const StoreTarget& target : store->targets) {
       const Expr* index = expr(target.indices[0], chunk);
       if (!uses(target.indices[0], var_)) report_race(target.buffer);
+      if (!has_room(target.buffer, index, chunk)) fail(store);
       targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
     }
     for (const Expr* value : store->values) values.push_back(wide(expr(value, chunk), chunk.lanes));
     return build_.store(arena_.copy(targets), arena_.copy(values));
+  }
+
+  // A register has all lanes, those of no iteration too: they must lie in the buffer, and where no other vector begins.
+  static bool has_room(const Buffer* buffer, const Expr* index, const Chunk& chunk) {
+    const Ramp* ramp = as<Ramp>(index);
+    if (chunk.active == chunk.lanes || buffer->scope != Scope::Register || !ramp) return true;
+    Sum base = sum_of(ramp->base);
+    bool is_aligned =
+        is_constant(ramp->stride, 1) && base.constant % chunk.lanes == 0 && buffer->shape[0] % chunk.lanes == 0;
+    for (const Sum::Term& term : base.terms) is_aligned &= term.coefficient % chunk.lanes == 0;
+    return is_aligned;
   }
 
   void report_race(const Buffer* buffer) {
@@ -198,6 +232,7 @@ class VectorBody {
       case Kind::Load: {
         auto* n = static_cast<const Load*>(e);
         const Expr* at = as_address(expr(n->indices[0], chunk));
+        if (!has_room(n->buffer, at, chunk)) return fail(e);
         return at == n->indices[0] ? e : build_.load(n->buffer, arena_.list<const Expr*>({at}));
       }
       default:
@@ -278,6 +313,7 @@ class VectorBody {
   const For* loop_;
   const Var *var_, *lane_;
   VarRanges ranges_;
+  bool masks_;
   bool has_form_ = true;
   std::optional<Reject> race_;
 };
@@ -304,18 +340,27 @@ class Vectorization {
  private:
   const Stmt* vectorize(const For* loop) {
     auto widest = static_cast<i64>(std::bit_floor(static_cast<u64>(lanes_of(loop->body, options_))));
-    i64 lanes = std::min(widest, static_cast<i64>(std::bit_floor(static_cast<u64>(loop->extent))));
-    for (; lanes > 1; lanes /= 2) {
-      VectorBody body(arena_, loop, lane_, ranges_);
-      const Stmt* out = with_lanes(body, loop, lanes);
-      if (!body.has_form()) continue;
-      if (body.race() && !rejected_) rejected_ = body.race();
-      return out;
+    bool masks = options_.masks_lanes && !find_annotation(loop->annotations, "horizontal");
+    for (i64 lanes = widest; lanes > 1; lanes /= 2) {
+      if (masks && lanes < 2 * loop->extent) {
+        if (const Stmt* out = in_vectors(loop, lanes, true)) return out;
+      }
+      if (lanes > loop->extent) continue;
+      if (const Stmt* out = in_vectors(loop, lanes, false)) return out;
     }
     return build_.with_kind(loop, selects_register(loop) ? LoopKind::Unroll : LoopKind::Serial);
   }
 
-  const Stmt* with_lanes(VectorBody& body, const For* loop, i64 lanes) {
+  // Null if there is no such form.
+  const Stmt* in_vectors(const For* loop, i64 lanes, bool masks) {
+    VectorBody body(arena_, loop, lane_, ranges_, masks);
+    const Stmt* out = with_lanes(body, loop, lanes, masks);
+    if (!body.has_form()) return nullptr;
+    if (body.race() && !rejected_) rejected_ = body.race();
+    return out;
+  }
+
+  const Stmt* with_lanes(VectorBody& body, const For* loop, i64 lanes, bool masks) {
     std::vector<Chunk> chunks;
     i64 full = loop->extent / lanes, done = 0;
     const Stmt* counted = nullptr;
@@ -323,15 +368,18 @@ class Vectorization {
       For* copy = arena_.make<For>(*loop);
       copy->extent = full;
       copy->loop_kind = LoopKind::Serial;
-      Chunk chunk{build_.mul(loop->var, lanes), static_cast<int>(lanes)};
+      Chunk chunk{build_.mul(loop->var, lanes), static_cast<int>(lanes), static_cast<int>(lanes)};
       copy->body = body.stmt(loop->body, {chunk});
       counted = copy;
       done = full * lanes;
     }
     while (done < loop->extent) {
-      while (done + lanes > loop->extent) lanes /= 2;
-      chunks.push_back({build_.integer(done), static_cast<int>(lanes)});
-      done += lanes;
+      i64 rest = loop->extent - done;
+      bool is_power = std::has_single_bit(static_cast<u64>(rest));
+      while (lanes > rest && !(masks && !is_power)) lanes /= 2;
+      i64 active = std::min(lanes, rest);
+      chunks.push_back({build_.integer(done), static_cast<int>(lanes), static_cast<int>(active)});
+      done += active;
     }
     return chunks.empty() ? counted : build_.seq({counted, body.stmt(loop->body, chunks)});
   }

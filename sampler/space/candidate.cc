@@ -35,7 +35,8 @@ FeatureTarget feature_target_of(const Target& target) {
           .l1_bytes = target.l1_bytes,
           .l2_bytes = target.l2_bytes,
           .l3_bytes = target.l3_bytes,
-          .cache_line = target.cache_line};
+          .cache_line = target.cache_line,
+          .masks_lanes = has_lane_masks(target)};
 }
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses,

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/backend.h"
+#include "backends/llvm/lane_use.h"
 #include "runtime/measure/object_loader.h"
 #include "tests/support/aligned.h"
 #include "tests/support/lowered_conv.h"
@@ -315,6 +316,76 @@ TEST(Operators, DivisionByConstants) {
       }
     }
   }
+}
+
+// ---- vectors that leave out lanes
+
+// The last elements of buffers that end where pages begin that may not be touched.
+TEST(LaneMasks, NothingIsTouchedOutside) {
+  const i64 page = sysconf(_SC_PAGESIZE);
+  auto before_a_closed_page = [&](i64 floats) {
+    void* pages =
+        mmap(nullptr, static_cast<std::size_t>(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char* closed = static_cast<char*>(pages) + page;
+    EXPECT_EQ(mprotect(closed, static_cast<std::size_t>(page), PROT_NONE), 0);
+    return reinterpret_cast<float*>(closed) - floats;
+  };
+  for (i64 active : {1, 3, 8, 13}) {
+    LoweredKit kit;
+    const Buffer *x = kit.argument(DType::F32, 16), *y = kit.output(DType::F32, 16);
+    const Expr *first = kit.build.integer(16 - active), *at = kit.ramp(first, 16);
+    const Expr* inside = kit.build.lt(at, kit.wide(kit.build.integer(16), 16));
+    // The factor is no vector, but read under the mask as well.
+    const Expr* scaled = kit.build.mul(kit.load(x, at), kit.wide(kit.load(x, first), 16));
+    float *from = before_a_closed_page(16), *to = before_a_closed_page(16);
+    for (i64 i = 0; i < 16; ++i) from[i] = static_cast<float>(i + 1);
+    run(kit.program(kit.build.if_then(inside, kit.store(y, at, scaled), nullptr)), {from, to});
+    for (i64 i = 0; i < 16; ++i) EXPECT_EQ(to[i], i < 16 - active ? 0 : from[i] * from[16 - active]) << active;
+  }
+}
+
+// y[lane] = how many of four steps let the lane through: a register keeps what the steps before left in it.
+TEST(LaneMasks, ARegisterKeepsTheLanesThatAStepLeavesOut) {
+  LoweredKit kit;
+  const Buffer *y = kit.output(DType::F32, 16), *sums = kit.buffer(DType::F32, 16, Scope::Register);
+  const Var* step = kit.var();
+  const Expr *at = kit.ramp(kit.build.integer(0), 16), *one = kit.wide(kit.build.number(1, DType::F32), 16);
+  const Expr* inside = kit.build.lt(kit.ramp(step, 16), kit.wide(kit.build.integer(10), 16));
+  const Stmt* add = kit.store(sums, at, kit.build.add(kit.load(sums, at), one));
+  const Stmt* body =
+      kit.build.seq({kit.store(sums, at, kit.wide(kit.build.number(0, DType::F32), 16)),
+                     kit.loop(step, 4, kit.build.if_then(inside, add, nullptr)), kit.store(y, at, kit.load(sums, at))});
+  Aligned<float> got(16);
+  run(kit.program(kit.build.alloc(sums, body)), {got.data()});
+  for (i64 lane = 0; lane < 16; ++lane) EXPECT_EQ(got[lane], std::clamp<float>(10 - static_cast<float>(lane), 0, 4));
+}
+
+TEST(LaneMasks, LanesAreKeptOnlyWhereTheyAreUsed) {
+  LoweredKit kit;
+  Build& b = kit.build;
+  const Buffer *y = kit.output(DType::F32, 32), *sums = kit.buffer(DType::F32, 32, Scope::Register);
+  const Var *outer = kit.var(), *inner = kit.var();
+  auto at = [&](i64 first, int lanes) { return kit.ramp(b.integer(first), lanes); };
+  auto set = [&](i64 first, int lanes) {
+    return kit.store(sums, at(first, lanes), kit.wide(b.number(0, DType::F32), lanes));
+  };
+  auto use = [&](i64 first, int lanes) { return kit.store(y, at(first, lanes), kit.load(sums, at(first, lanes))); };
+  auto in_first = [&](const Expr* base, i64 end, const Stmt* body) {
+    return b.if_then(b.lt(kit.ramp(base, 16), kit.wide(b.integer(end), 16)), body, nullptr);
+  };
+  auto is_same = [&](std::initializer_list<const Stmt*> stmts) {
+    return codegen::uses_same_lanes(*static_cast<const Alloc*>(b.alloc(sums, b.seq(stmts))));
+  };
+  const Expr *zero = b.integer(0), *row = b.mul(outer, b.integer(16));
+  EXPECT_TRUE(is_same({set(0, 16), use(0, 16)}));
+  EXPECT_TRUE(is_same({in_first(zero, 13, set(0, 16)), in_first(zero, 13, use(0, 16))}));
+  EXPECT_TRUE(is_same({in_first(row, 19, set(0, 16)), kit.loop(inner, 4, in_first(row, 19, use(0, 16)))}));
+  EXPECT_TRUE(is_same({set(0, 16), use(0, 16), in_first(zero, 13, set(16, 16)), in_first(zero, 13, use(16, 16))}));
+  EXPECT_FALSE(is_same({set(0, 16), in_first(zero, 13, use(0, 16))}));
+  EXPECT_FALSE(is_same({in_first(zero, 13, set(0, 16)), in_first(zero, 12, use(0, 16))}));
+  EXPECT_FALSE(is_same({in_first(zero, 13, set(0, 16)), use(13, 2)})) << "a part of the same vector";
+  EXPECT_FALSE(is_same({in_first(inner, 13, set(0, 16)), kit.loop(inner, 4, in_first(inner, 13, use(0, 16)))}))
+      << "the loop changes which lanes they are";
 }
 
 TEST(Operators, Logic) {
