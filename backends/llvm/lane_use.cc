@@ -53,8 +53,9 @@ class LaneUse {
   };
 
   void under(const Expr* condition, bool holds, const Stmt* body) {
-    // A loop inside of the buffer's scope may change which lanes it holds for.
+    // A loop inside of the buffer's scope may change which lanes it holds for, and so may a store.
     for (const Var* var : inner_) is_same_ &= !uses(condition, var);
+    for_each<Load>(condition, [&](const Load*) { is_same_ = false; });
     tests_.push_back({condition, holds});
     visit(body);
     tests_.pop_back();
@@ -70,11 +71,10 @@ class LaneUse {
     }
     auto [known, is_new] = vectors_.try_emplace(address->constant, Vector{lanes, tests_});
     const Vector& vector = known->second;
-    is_same_ &= vector.lanes == lanes &&
-                std::equal(vector.tests.begin(), vector.tests.end(), tests_.begin(), tests_.end(),
-                           [](const Test& a, const Test& b) {
-                             return a.holds == b.holds && same_expr(a.condition, b.condition);
-                           });
+    is_same_ &= vector.lanes == lanes && std::equal(vector.tests.begin(), vector.tests.end(), tests_.begin(),
+                                                    tests_.end(), [](const Test& a, const Test& b) {
+                                                      return a.holds == b.holds && same_expr(a.condition, b.condition);
+                                                    });
   }
 
   const Buffer* buffer_;

@@ -65,12 +65,14 @@ class VectorBody {
 
   const Stmt* tested_by_lane(const If* branch, const std::vector<Chunk>& chunks) {
     if (!masks_) return fail(branch);
+    ++tests_;
     std::vector<const Stmt*> out;
     for (const Chunk& chunk : chunks) {
       const Expr* condition = expr(branch->condition, chunk);
       out.push_back(build_.if_then(condition, stmt(branch->then, {chunk}),
                                    branch->otherwise ? stmt(branch->otherwise, {chunk}) : nullptr));
     }
+    --tests_;
     return build_.seq(out);
   }
 
@@ -96,6 +98,8 @@ class VectorBody {
         auto* one = static_cast<const Store*>(s);
         if (!is_uniform(one))
           of_chunk.push_back(store(one, chunk));
+        else if (tests_ > 0)
+          return fail(s);
         else if (&chunk == &chunks[0])
           out.push_back(one);
       }
@@ -222,6 +226,7 @@ class VectorBody {
         auto* n = static_cast<const Binary*>(e);
         const Expr *a = expr(n->a, chunk), *b = expr(n->b, chunk);
         if (a == n->a && b == n->b) return e;
+        if (leaves_out_lanes(chunk) && may_divide_by_zero(n)) return fail(e);
         int lanes = std::max(a->type.lanes, b->type.lanes);
         return build_.binary(n->op, wide(a, lanes), wide(b, lanes));
       }
@@ -238,6 +243,14 @@ class VectorBody {
       default:
         return e->type.lanes == 1 ? e : fail(e);
     }
+  }
+
+  bool leaves_out_lanes(const Chunk& chunk) const { return chunk.active < chunk.lanes || tests_ > 0; }
+
+  // In lanes that are left out, where any number may stand.
+  static bool may_divide_by_zero(const Binary* n) {
+    if (n->op != BinaryOp::FloorDiv && n->op != BinaryOp::FloorMod) return false;
+    return constant_of(n->b).value_or(0) == 0;
   }
 
   const Expr* call(const Call* e, const Chunk& chunk) {
@@ -314,6 +327,7 @@ class VectorBody {
   const Var *var_, *lane_;
   VarRanges ranges_;
   bool masks_;
+  int tests_ = 0;  // around the statement at hand, by lane
   bool has_form_ = true;
   std::optional<Reject> race_;
 };

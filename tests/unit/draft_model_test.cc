@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "costmodel/features.h"
+#include "dsl/base/text.h"
 #include "dsl/schedule/schedule.h"
 #include "dsl/text/workload.h"
 #include "support/random_program.h"
@@ -98,6 +99,26 @@ TEST(DraftModel, RowsThatDivideBeatRowsThatDoNot) {
 TEST(DraftModel, ColumnsThatFillNoVectorCost) {
   EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}),
             tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}));
+}
+
+// 83 columns are two vectors of 16 and 16 + 2 + 1, or two where the last one leaves out lanes: as 96 columns.
+TEST(DraftModel, LanesThatAreLeftOutCostAVector) {
+  FeatureTarget target{.vector_bits = 512, .vector_registers = 32};
+  auto columns = [&](i64 n) {
+    return tile_draft(cat("dense(M = 96, N = ", n, ", K = 256)"), {.rows = 8, .columns = 32}, target);
+  };
+  double narrower = columns(83);
+  target.masks_lanes = true;
+  EXPECT_LT(1.1 * columns(83), narrower);
+  EXPECT_NEAR(columns(83) / columns(96), 1, 0.05);
+}
+
+// Five steps in a loop of eight that is unrolled are five.
+TEST(DraftModel, UnrolledStepsThatDoNothingVanish) {
+  auto steps = [](i64 k) {
+    return tile_draft(cat("dense(M = 96, N = 64, K = ", k, ")"), {.rows = 6, .columns = 16, .unroll = 8});
+  };
+  EXPECT_NEAR(steps(5) / steps(8), 5.0 / 8, 0.15);
 }
 
 TEST(DraftModel, FromProgramOrderToTheTile) {
