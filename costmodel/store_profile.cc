@@ -359,6 +359,16 @@ bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double 
          rows > kFewRows;
 }
 
+// Does a body read single lines here and there, and the next one others? From far caches come pairs of lines.
+bool StoreProfiler::is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const {
+  u32 mover = store.depth;
+  while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
+  if (mover == 0) return false;
+  bool are_several = use.elements[mover] > use.run[mover];
+  return are_several && use.run[mover] * element_bytes <= target_.cache_line &&
+         use.stride[mover - 1] * element_bytes >= 2 * target_.cache_line;
+}
+
 // For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond
 // each time.
 void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
@@ -396,7 +406,8 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
         moved_lines /= extent_of(program, store, p);
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
-      bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read);
+      bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read) ||
+                        (cache > 0 && !use.is_write && is_in_single_lines(store, use, buffer.element_bytes));
       (is_strided ? out.strided_lines : out.streamed_lines)[cache] += moved_lines;
     }
   }

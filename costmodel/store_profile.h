@@ -86,6 +86,7 @@ class StoreProfiler {
                      StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;
+  bool is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const;
   double lines(const FlatProgram& program, const Use& use, u32 level) const;
 
   FeatureTarget target_;

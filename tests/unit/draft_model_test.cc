@@ -247,6 +247,30 @@ TEST(DraftModel, ScatteredStoresAreDearerThanGathers) {
   EXPECT_LT(1.5 * tiles(true), tiles(false));
 }
 
+// Bodies that read one line at each of two places, and other lines of them much later. Depthwise convolutions of 32
+// and 64 channels, 112 x 112, take 1.7 and 2.5 times as long with the channels of one line in a tile.
+TEST(DraftModel, SingleLinesFromFarCachesCost) {
+  Source source{"next.tw",
+                "workload next() {\n  input X: f32[256, 256, 64]\n"
+                "  output Y[h: 256, w: 256, c: 64] = X[h, w, c] + 1.0\n}\n"};
+  Diagnostics diagnostics(source);
+  std::optional<OwnedProgram> made = instantiate(parse_workloads(source, diagnostics), "next", {}, {}, diagnostics);
+  ASSERT_TRUE(made) << diagnostics.render();
+  auto channels = [&](i64 together) {
+    Schedule s(made->program);
+    Loops l = *s.get_loops(*s.get_block("Y"));
+    const i64 places[] = {Factors::kHole, 2}, vectors[] = {Factors::kHole, together};
+    Loops w = *s.split(l[1], {places}), c = *s.split(l[2], {vectors});
+    std::vector<LoopId> order = {l[0], c[0], w[0], w[1], c[1]};
+    EXPECT_TRUE(s.reorder(order));
+    EXPECT_TRUE(s.unroll(w[1]));
+    EXPECT_TRUE(s.vectorize(c[1]));
+    return draft_seconds(s.program(), {});
+  };
+  EXPECT_LT(1.2 * channels(32), channels(16));
+  EXPECT_LT(channels(32), 1.1 * channels(64)) << "pairs of lines are read ahead";
+}
+
 // Over all tiles of the usual space, the best draft must be one of those that were measured to be good.
 TEST(DraftModel, BestOfManyIsGood) {
   double best = 1e9;
