@@ -217,17 +217,19 @@ class Interpreter : ExprEvaluator<Interpreter> {
     }
   }
 
-  // Each side for the lanes that choose it.
+  // Each side for the lanes that choose it. The condition is evaluated once.
   void by_lane(const If* n) {
-    std::vector<bool> outside = active_;
-    for (bool side : {true, false}) {
-      active_.assign(static_cast<std::size_t>(n->condition->type.lanes), true);
-      for (std::size_t lane = 0; lane < active_.size() && !failed(); ++lane) {
-        bool holds = eval(n->condition, static_cast<int>(lane)).i != 0;
-        active_[lane] = holds == side && (outside.empty() || outside[lane]);
-      }
-      if (!failed()) stmt(side ? n->then : n->otherwise);
+    std::vector<bool> outside = active_, then, otherwise;
+    for (int lane = 0; lane < n->condition->type.lanes && !failed(); ++lane) {
+      bool holds = eval(n->condition, lane).i != 0;
+      bool is_active = outside.empty() || outside[static_cast<std::size_t>(lane)];
+      then.push_back(is_active && holds), otherwise.push_back(is_active && !holds);
     }
+    if (failed()) return;
+    active_ = std::move(then);
+    stmt(n->then);
+    active_ = std::move(otherwise);
+    stmt(n->otherwise);
     active_ = std::move(outside);
   }
 

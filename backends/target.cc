@@ -103,15 +103,6 @@ Target with_derived(Target target) {
   return target;
 }
 
-}  // namespace
-
-bool has_lane_masks(const Target& target) {
-  // More than 16 vector registers come with AVX-512 only; narrower vectors of it have masks as well.
-  return target.kind == TargetKind::Cpu && arch_of(target.triple) == CpuArch::X86 && target.vector_registers > 16;
-}
-
-namespace {
-
 Target detect_host() {
   Target target;
   target.cpu = host_cpu().name;
@@ -323,6 +314,11 @@ bool split_text(std::string_view text, std::size_t offset, std::vector<TargetOpt
 }  // namespace
 
 const char* name_of(TargetKind kind) { return target_kinds()[static_cast<int>(kind)].c_str(); }
+
+bool has_lane_masks(const Target& target) {
+  // More than 16 vector registers come with AVX-512 only; narrower vectors of it have masks as well.
+  return target.kind == TargetKind::Cpu && arch_of(target.triple) == CpuArch::X86 && target.vector_registers > 16;
+}
 
 const Target& host_target() {
   static const Target target = detect_host();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "cli/commands.h"
 #include "cli/open_list.h"
 #include "cli/stored.h"
-#include "costmodel/draft_model.h"
 #include "costmodel/draft_report.h"
 #include "costmodel/gpu/gpu_draft.h"
 #include "dsl/base/text.h"
@@ -88,17 +86,11 @@ std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebui
 
 // What the draft model says, which the search begins with; for processors beside the cycles of the machine code.
 std::optional<std::string> print_cpu_estimate(const Rebuilt& rebuilt, const Target& target, std::string& error) {
-  FeatureTarget machine = feature_target_of(target);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<double> cycles = compiler->cycles(rebuilt.lowered, "kernel");
   if (!cycles) return error = to_string(cycles.rejected()), std::nullopt;
-  DraftModel draft(machine);
-  const DraftSum& sum = draft.sum(rebuilt.scheduled);
-  auto microseconds = [](double seconds) { return static_cast<double>(std::llround(seconds * 1e7)) / 10; };
-  return cat(report_draft(rebuilt.scheduled, machine), "all: ", microseconds(sum.seconds()),
-             " us; by the machine code, ", std::llround(*cycles), " cycles: ", microseconds(sum.seconds_with(*cycles)),
-             " us\n");
+  return report_draft(rebuilt.scheduled, feature_target_of(target), *cycles);
 }
 
 std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {

@@ -29,20 +29,24 @@ std::string report(const StoreProfile& profile, const MachineRates& rates) {
 
 }  // namespace
 
-std::string report_draft(const Program& program, const FeatureTarget& target) {
+std::string report_draft(const Program& program, const FeatureTarget& target, double code_cycles) {
   FlatReader reader;
   Footprints footprints;
   StoreProfiler profiler(target);
   const FlatProgram& flat = reader.read(program);
   profiler.start(flat);
+  DraftSum sum(target.rates);
+  sum.start();
   std::string out;
   for (const FlatStore& store : flat.stores) {
     if (store.is_prepack) continue;
     StoreProfile profile = profiler.profile(flat, store, footprints.of(flat, store));
+    sum.add(flat, store, profile);
     out += cat(name_of_block(flat, store), ": ", tenths(seconds_of(profile, target.rates) * 1e6), " us\n",
                report(profile, target.rates));
   }
-  return out;
+  return cat(out, "all: ", tenths(sum.seconds() * 1e6), " us; by the machine code, ", std::llround(code_cycles),
+             " cycles: ", tenths(sum.seconds_with(code_cycles) * 1e6), " us\n");
 }
 
 }  // namespace tw

@@ -22,7 +22,7 @@ struct FeatureTarget {
   i64 l2_bytes = 512 << 10;
   i64 l3_bytes = 16 << 20;  // 0 = none
   int cache_line = 64;
-  bool masks_lanes = false;  // has_lane_masks(target)
+  bool has_lane_masks = false;  // has_lane_masks(target)
   MachineRates rates = {};
 };
 

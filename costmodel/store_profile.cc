@@ -1,10 +1,10 @@
 #include "costmodel/store_profile.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "dsl/ir/walk.h"
+#include "dsl/passes/cost.h"
 
 namespace tw {
 namespace {
@@ -73,10 +73,9 @@ class DistinctAddresses {
 
 // Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
 // one that leaves out lanes, or done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
-double vectors_of(double lanes, double columns, double full, bool masks_lanes) {
+double vectors_of(double lanes, double columns, double full, bool has_lane_masks) {
   auto vectors = [&](double n) {
-    return masks_lanes ? std::ceil(n / full)
-                       : std::floor(n / full) + std::popcount(static_cast<u64>(std::fmod(n, full)));
+    return static_cast<double>(vectors_in(static_cast<i64>(n), static_cast<i64>(full), has_lane_masks));
   };
   double tiles = columns > 0 ? std::ceil(columns / lanes) : 1;
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
@@ -195,7 +194,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
     double columns = columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; });
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
     // A sum over the lanes themselves is done one by one.
-    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, target_.masks_lanes) : out.lanes;
+    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, target_.has_lane_masks) : out.lanes;
     out.lane_use = of_a_tile / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;
@@ -349,24 +348,29 @@ double StoreProfiler::lines(const FlatProgram& program, const Use& use, u32 leve
   return runs * std::ceil(run_bytes / target_.cache_line);
 }
 
-// Does the innermost loop that moves the access go on in far steps, over many rows, with little to read at each?
+// The position behind that of the innermost loop that stays a loop and moves the access; 0 = there is none.
+u32 StoreProfiler::behind_mover(const FlatStore& store, const Use& use) const {
+  u32 position = store.depth;
+  while (position > 0 && !(roles_[position - 1] == LoopRole::Outer && use.moved[position - 1])) --position;
+  return position;
+}
+
+// Does that loop go on in far steps, over many rows, with little to read at each?
 bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const {
-  u32 mover = store.depth;
-  while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
-  if (mover == 0) return false;
-  double rows = use.elements[mover - 1] / use.run[mover - 1];
-  return use.stride[mover - 1] * element_bytes >= kFarStep && use.run[mover] * element_bytes < kFarStep / 2 &&
+  u32 behind = behind_mover(store, use);
+  if (behind == 0) return false;
+  double rows = use.elements[behind - 1] / use.run[behind - 1];
+  return use.stride[behind - 1] * element_bytes >= kFarStep && use.run[behind] * element_bytes < kFarStep / 2 &&
          rows > kFewRows;
 }
 
-// Does a body read single lines here and there, and the next one others? From far caches come pairs of lines.
+// Does a body read lines that do not follow each other, and the next body others? Far caches deliver lines in pairs.
 bool StoreProfiler::is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const {
-  u32 mover = store.depth;
-  while (mover > 0 && !(roles_[mover - 1] == LoopRole::Outer && use.moved[mover - 1])) --mover;
-  if (mover == 0) return false;
-  bool are_several = use.elements[mover] > use.run[mover];
-  return are_several && use.run[mover] * element_bytes <= target_.cache_line &&
-         use.stride[mover - 1] * element_bytes >= 2 * target_.cache_line;
+  u32 behind = behind_mover(store, use);
+  if (behind == 0) return false;
+  bool are_several = use.elements[behind] > use.run[behind];
+  return are_several && use.run[behind] * element_bytes <= target_.cache_line &&
+         use.stride[behind - 1] * element_bytes >= 2 * target_.cache_line;
 }
 
 // For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond
@@ -406,8 +410,9 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
         moved_lines /= extent_of(program, store, p);
       }
       out.traffic[cache] += moved_lines * target_.cache_line;
-      bool is_strided = use.is_irregular || (is_far_apart(store, use, buffer.element_bytes) && use.is_read) ||
-                        (cache > 0 && !use.is_write && is_in_single_lines(store, use, buffer.element_bytes));
+      bool is_far = cache > 0;
+      bool is_strided = use.is_irregular || (use.is_read && is_far_apart(store, use, buffer.element_bytes)) ||
+                        (is_far && !use.is_write && is_in_single_lines(store, use, buffer.element_bytes));
       (is_strided ? out.strided_lines : out.streamed_lines)[cache] += moved_lines;
     }
   }

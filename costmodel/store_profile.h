@@ -85,6 +85,7 @@ class StoreProfiler {
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                      StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
+  u32 behind_mover(const FlatStore& store, const Use& use) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;
   bool is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const;
   double lines(const FlatProgram& program, const Use& use, u32 level) const;

@@ -157,7 +157,7 @@ bool FunctionEmitter::needs_mask(const Load& load) const {
 
 bool FunctionEmitter::is_mask_known() const { return !mask_ || llvm::isa<llvm::Constant>(mask_); }
 
-// Of a mask that is known.
+// The mask must be one that is known when code is made.
 bool FunctionEmitter::is_active(int lane) const {
   if (!mask_) return true;
   llvm::Constant* element = llvm::cast<llvm::Constant>(mask_)->getAggregateElement(static_cast<unsigned>(lane));

@@ -95,7 +95,7 @@ void FunctionEmitter::store(const Store& node) {
   for (std::size_t i = 0; i < values.size(); ++i) store_to(node.targets[i], values[i]);
 }
 
-// Surely, by the ranges of variables.
+// True only if the ranges of the variables prove it.
 bool FunctionEmitter::holds_for_first_lane(const Expr* condition) const {
   const Binary* node = as<Binary>(condition);
   if (node && node->op == BinaryOp::And) return holds_for_first_lane(node->a) && holds_for_first_lane(node->b);

@@ -81,7 +81,7 @@ class LaneUse {
   bool is_same_ = true;
   std::map<i64, Vector> vectors_;  // by first element
   std::vector<Test> tests_;
-  std::vector<const Var*> inner_;
+  std::vector<const Var*> inner_;  // of all loops met so far
 };
 
 }  // namespace

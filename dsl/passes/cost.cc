@@ -42,9 +42,9 @@ Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.e
 
 }  // namespace
 
-i64 vectors_in(i64 extent, i64 lanes, bool masks_lanes) {
+i64 vectors_in(i64 extent, i64 lanes, bool has_lane_masks) {
   i64 rest = extent % lanes;
-  return extent / lanes + (masks_lanes ? rest > 0 : std::popcount(static_cast<u64>(rest)));
+  return extent / lanes + (has_lane_masks ? rest > 0 : std::popcount(static_cast<u64>(rest)));
 }
 
 bool selects_register(const For* loop) {
@@ -96,9 +96,9 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     add(loop->body);
     if (loop->loop_kind == LoopKind::Unroll) return times(total, loop->extent, loop->extent);
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
-    if (is_tested_by_lane(loop) && !options.masks_lanes)
+    if (is_tested_by_lane(loop) && !options.has_lane_masks)
       return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), options.masks_lanes);
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), options.has_lane_masks);
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;

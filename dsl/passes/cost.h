@@ -26,6 +26,6 @@ inline constexpr i64 kUnrolledVectors = 8;
 bool selects_register(const For* loop);
 
 // Full vectors + those of the remainder: one where lanes can be left out, else powers of two, down to scalars.
-i64 vectors_in(i64 extent, i64 lanes, bool masks_lanes);
+i64 vectors_in(i64 extent, i64 lanes, bool has_lane_masks);
 
 }  // namespace tw

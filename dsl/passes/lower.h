@@ -16,7 +16,7 @@ struct LoweringOptions {
   i64 max_instructions = 2000;  // cap on unrolled and partitioned code, in vector operations per nest of loops
   bool is_device = false;       // bound loops stay, scopes Shared and Local exist: see lower_gpu.h
   i64 vtcm_bytes = 0;           // of scope Vtcm, for all threads together; 0 = the machine has none
-  bool masks_lanes = false;     // vectors can leave out lanes where they read and write, at no cost (AVX-512)
+  bool has_lane_masks = false;  // vectors can leave out lanes where they read and write, at no cost (AVX-512)
   int threads = 1;              // that run the kernel, each with its own buffers inside of a parallel loop
 };
 

@@ -210,7 +210,7 @@ class Partition {
 
   // Do the lanes of its vectors test what its iterations would?
   bool becomes_masks(const For* loop) const {
-    if (loop->loop_kind != LoopKind::Vectorize || !options_.masks_lanes) return false;
+    if (loop->loop_kind != LoopKind::Vectorize || !options_.has_lane_masks) return false;
     bool selects = false;
     for_each<Select>(loop->body, [&](const Select* select) { selects |= uses(select->condition, loop->var); });
     return !selects;

@@ -302,7 +302,7 @@ class BufferPlacement {
       span.whole |= extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
-    if (usage.buffer->scope == Scope::Register && options_.masks_lanes) fill_vectors(shape, usage.buffer->dtype);
+    if (usage.buffer->scope == Scope::Register && options_.has_lane_masks) fill_vectors(shape, usage.buffer->dtype);
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
     Buffer* copy = arena_.make<Buffer>(*usage.buffer);
     copy->shape = arena_.copy(shape);

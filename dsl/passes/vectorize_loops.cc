@@ -354,7 +354,7 @@ class Vectorization {
  private:
   const Stmt* vectorize(const For* loop) {
     auto widest = static_cast<i64>(std::bit_floor(static_cast<u64>(lanes_of(loop->body, options_))));
-    bool masks = options_.masks_lanes && !find_annotation(loop->annotations, "horizontal");
+    bool masks = options_.has_lane_masks && !find_annotation(loop->annotations, "horizontal");
     for (i64 lanes = widest; lanes > 1; lanes /= 2) {
       if (masks && lanes < 2 * loop->extent) {
         if (const Stmt* out = in_vectors(loop, lanes, true)) return out;
@@ -388,10 +388,10 @@ class Vectorization {
       done = full * lanes;
     }
     while (done < loop->extent) {
-      i64 rest = loop->extent - done;
-      bool is_power = std::has_single_bit(static_cast<u64>(rest));
-      while (lanes > rest && !(masks && !is_power)) lanes /= 2;
-      i64 active = std::min(lanes, rest);
+      auto rest = static_cast<u64>(loop->extent - done);
+      bool fills_vectors = static_cast<i64>(rest) >= lanes || std::has_single_bit(rest);
+      if (!masks || fills_vectors) lanes = std::min(lanes, static_cast<i64>(std::bit_floor(rest)));
+      i64 active = std::min(lanes, static_cast<i64>(rest));
       chunks.push_back({build_.integer(done), static_cast<int>(lanes), static_cast<int>(active)});
       done += active;
     }

@@ -49,7 +49,7 @@ LoweringOptions lowering_options(const Target& target) {
   LoweringOptions options{.vector_bits = target.vector_bits,
                           .vector_registers = target.vector_registers,
                           .vtcm_bytes = target.vtcm_bytes,
-                          .masks_lanes = has_lane_masks(target),
+                          .has_lane_masks = has_lane_masks(target),
                           .threads = target.threads};
   // Register tiles, and with them the bodies that are repeated for the ends of tiles, grow with the vector registers.
   if (!is_gpu(target))

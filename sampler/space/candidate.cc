@@ -36,7 +36,7 @@ FeatureTarget feature_target_of(const Target& target) {
           .l2_bytes = target.l2_bytes,
           .l3_bytes = target.l3_bytes,
           .cache_line = target.cache_line,
-          .masks_lanes = has_lane_masks(target)};
+          .has_lane_masks = has_lane_masks(target)};
 }
 
 CandidateSpace make_candidate_space(const Program& program, const std::vector<rules::RuleUse>& uses,

@@ -108,7 +108,7 @@ TEST(DraftModel, LanesThatAreLeftOutCostAVector) {
     return tile_draft(cat("dense(M = 96, N = ", n, ", K = 256)"), {.rows = 8, .columns = 32}, target);
   };
   double narrower = columns(83);
-  target.masks_lanes = true;
+  target.has_lane_masks = true;
   EXPECT_LT(1.1 * columns(83), narrower);
   EXPECT_NEAR(columns(83) / columns(96), 1, 0.05);
 }

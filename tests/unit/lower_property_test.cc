@@ -197,7 +197,7 @@ TEST(LowerProperty, RandomPipelines) {
     constexpr i64 caps[] = {0, 60, 300, 2000};
     LoweringOptions options{.vector_bits = 128 << rng.below(3), .max_instructions = caps[rng.below(4)]};
     if (options.max_instructions == 0) options.max_instructions = 2000;
-    options.masks_lanes = rng.below(2);
+    options.has_lane_masks = rng.below(2);
     compare(m.arena, program, options, seed, tally);
   }
   EXPECT_GT(tally.lowered, 10 * tally.rejected);
@@ -213,7 +213,7 @@ TEST(LowerProperty, RandomTiledProducts) {
     if (rng.below(4) == 0) shape.accumulators = Scope::Global;
     Program program = gemm(m, shape);
     LoweringOptions options{.max_instructions = rng.below(3) ? 2000 : 400};
-    options.masks_lanes = rng.below(2);
+    options.has_lane_masks = rng.below(2);
     compare(m.arena, program, options, seed, tally);
   }
   EXPECT_GT(tally.lowered, 3 * tally.rejected);

@@ -246,8 +246,8 @@ Settings settings_of(std::istringstream& words) {
       out.lowering.vector_registers = static_cast<int>(value);
     else if (key == "max_instructions")
       out.lowering.max_instructions = value;
-    else if (key == "masks_lanes")
-      out.lowering.masks_lanes = value;
+    else if (key == "has_lane_masks")
+      out.lowering.has_lane_masks = value;
     else if (key == "is_device")
       out.lowering.is_device = value;
     else if (key == "threads")
