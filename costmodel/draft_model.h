@@ -17,14 +17,17 @@ class DraftSum {
   // Cycles of one core that the bodies of loops issue. They follow from the tile and from what is unrolled and
   // vectorized; programs that differ in outer loops only have the same.
   double issued() const { return issued_; }
+  // How often the bodies run: less where more of a sum is unrolled, which issues the same.
+  double body_runs() const { return body_runs_; }
   // seconds() where it is known what the machine code issues: `code_cycles` of one core, LlvmCompiler::cycles().
   double seconds_with(double code_cycles) const;
 
  private:
   MachineRates rates_;
   double seconds_ = 0;
-  double issued_ = 0, overhead_ = 0, waiting_ = 0;  // cycles of one core
-  std::vector<u32> started_;                        // parallel loops
+  double cycles_ = 0, issued_ = 0, overhead_ = 0, near_ = 0, far_ = 0;  // of one core; StoreProfile::waiting_for_near
+  double body_runs_ = 0;
+  std::vector<u32> started_;  // parallel loops
 };
 
 // Reuses its memory between calls: one per thread. The result depends on the program and the target only.

@@ -23,9 +23,12 @@ constexpr double kLargeBody = 300;     // vector operations
 // without.
 constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
-constexpr double kUsableShare = 0.8;  // of a cache
-constexpr double kFarStep = 1024;     // bytes; the hardware does not read ahead over steps as large
-constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
+// Of what is touched again and again a cache keeps all up to this share of its size, and nothing beyond the other.
+constexpr double kAllKept = 0.8, kNothingKept = 1.4;
+constexpr double kSeenWaiting = 0.7;  // for single lines from far caches
+// Bytes; the hardware does not read ahead over steps as large: into L2, into L1.
+constexpr double kFarStep = 1024, kFarStepFromL2 = 4096;
+constexpr double kFewRows = 64;  // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
@@ -81,6 +84,18 @@ double vectors_of(double lanes, double columns, double full, bool has_lane_masks
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
+// The part of so many bytes, touched again and again, that a cache does not keep.
+double missing_share(double bytes, double cache_bytes) {
+  return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
+}
+
+// The share of lines that no prefetch has brought: the first of each run of lines that follow each other while the
+// loops from `level` on run.
+double first_lines(const Use& use, u32 level, double element_bytes, double line) {
+  bool are_several = use.elements[level] > use.run[level];
+  return are_several ? 1 / std::ceil(use.run[level] * element_bytes / line) : 0;
+}
+
 }  // namespace
 
 double StoreProfile::streamed(const MachineRates& rates) const {
@@ -90,16 +105,21 @@ double StoreProfile::streamed(const MachineRates& rates) const {
 
 // Single lines do not come faster than streamed ones.
 double StoreProfile::strided(const MachineRates& rates) const {
-  return strided_lines[0] * std::max(kStridedLine[0], kStreamedFromL2) +
-         strided_lines[1] * std::max(kStridedLine[1], kStreamedFromL3) +
+  return strided_from_l2() + strided_lines[1] * std::max(kStridedLine[1], kStreamedFromL3) +
          strided_lines[2] * std::max(kStridedLine[2], rates.memory_line);
 }
 
+double StoreProfile::strided_from_l2() const { return strided_lines[0] * std::max(kStridedLine[0], kStreamedFromL2); }
+
+double StoreProfile::waiting_for_near(const MachineRates& rates) const { return streamed(rates) + strided_from_l2(); }
+
+double StoreProfile::waiting_for_far(const MachineRates& rates) const {
+  return kSeenWaiting * (strided(rates) - strided_from_l2());
+}
+
 double StoreProfile::cycles(const MachineRates& rates) const {
-  double work = std::max(compute, latency), read_ahead = streamed(rates);
-  // Read-ahead overlaps with arithmetic, waiting for single lines does so only in part.
-  double stream = 0.2 * std::min(work, read_ahead) + std::max(0.0, read_ahead - work);
-  return work + overhead + stream + 0.7 * strided(rates);
+  double work = std::max(compute, latency), near = waiting_for_near(rates);
+  return work + overhead + 0.2 * std::min(work, near) + std::max(0.0, near - work) + waiting_for_far(rates);
 }
 
 void StoreProfiler::start(const FlatProgram& program) {
@@ -355,30 +375,22 @@ u32 StoreProfiler::behind_mover(const FlatStore& store, const Use& use) const {
   return position;
 }
 
-// Does that loop go on in far steps, over many rows, with little to read at each?
-bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const {
+// Does that loop go on in far steps, over many rows, with little to read at each? L1 reads ahead over further ones than
+// L2, where rows begin with lines, and also where some of the loop's rows are unrolled.
+bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const {
   u32 behind = behind_mover(store, use);
   if (behind == 0) return false;
-  double rows = use.elements[behind - 1] / use.run[behind - 1];
-  return use.stride[behind - 1] * element_bytes >= kFarStep && use.run[behind] * element_bytes < kFarStep / 2 &&
-         rows > kFewRows;
+  double rows = use.elements[behind - 1] / use.run[behind - 1], step = use.stride[behind - 1];
+  for (u32 p = behind; p < store.depth; ++p) {
+    if (!is_far && roles_[p] == LoopRole::Unrolled && use.moved[p]) step = std::min(step, use.stride[p]);
+  }
+  step *= element_bytes;
+  bool begins_lines = std::fmod(step, target_.cache_line) == 0;
+  return step >= (is_far || !begins_lines ? kFarStep : kFarStepFromL2) &&
+         use.run[behind] * element_bytes < kFarStep / 2 && rows > kFewRows;
 }
 
-// Does a body read lines that do not follow each other, and the next body others? Far caches deliver lines in pairs.
-bool StoreProfiler::is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const {
-  u32 behind = behind_mover(store, use);
-  if (behind == 0) return false;
-  bool are_several = use.elements[behind] > use.run[behind];
-  return are_several && use.run[behind] * element_bytes <= target_.cache_line &&
-         use.stride[behind - 1] * element_bytes >= 2 * target_.cache_line;
-}
-
-// For each cache: the outermost loop whose body works inside it; what the loops from there on touch comes from beyond
-// each time.
-void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
-                                  StoreProfile& out) {
-  const std::array<double, 3> sizes = {static_cast<double>(target_.l1_bytes), static_cast<double>(target_.l2_bytes),
-                                       static_cast<double>(target_.l3_bytes)};
+void StoreProfiler::measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
   set_bytes_.assign(store.depth + 1, 0);
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
@@ -387,35 +399,56 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       set_bytes_[p] += lines(program, use, std::max(p, program.home_depth(buffer))) * target_.cache_line;
     }
   }
+}
+
+// For each cache: what the loops from a position on touch comes from beyond each time as far as the cache does not keep
+// it, and loops further in find it there.
+void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                                  StoreProfile& out) {
+  const std::array<i64, 3> sizes = {target_.l1_bytes, target_.l2_bytes, target_.l3_bytes};
+  measure_sets(program, store, uses);
   for (int i = 0; i < 4; ++i)
     out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
   for (std::size_t cache = 0; cache < 3; ++cache) {
-    double room = sizes[cache] * kUsableShare;
-    if (room <= 0) continue;
-    u32 fits = store.depth;
-    while (fits > 0 && set_bytes_[fits - 1] <= room) --fits;
-    if (fits == 0 && program_bytes_ <= room) continue;
-    u32 from = fits == 0 ? 0 : fits - 1;
-    double times = 1;
-    for (u32 p = 0; p < from; ++p) times *= extent_of(program, store, p);
-    for (const Use& use : uses) {
-      const FlatBuffer& buffer = program.buffers[use.buffer];
-      if (buffer.buffer->scope == Scope::Register) continue;
-      u32 home = program.home_depth(buffer);
-      double own = lines(program, use, home);
-      if (!buffer.is_param && own * target_.cache_line <= room / 2) continue;
-      double moved_lines = lines(program, use, std::max(from, home)) * times * (use.is_write ? 2 : 1);
-      // A chain of loops that stand still for this operand does not bring it again while its part fits.
-      for (u32 p = from; p-- > 0 && !use.moved[p] && lines(program, use, home) * target_.cache_line <= room / 2;) {
-        moved_lines /= extent_of(program, store, p);
-      }
-      out.traffic[cache] += moved_lines * target_.cache_line;
-      bool is_far = cache > 0;
-      bool is_strided = use.is_irregular || (use.is_read && is_far_apart(store, use, buffer.element_bytes)) ||
-                        (is_far && !use.is_write && is_in_single_lines(store, use, buffer.element_bytes));
-      (is_strided ? out.strided_lines : out.streamed_lines)[cache] += moved_lines;
+    if (sizes[cache] <= 0) continue;
+    auto bytes = static_cast<double>(sizes[cache]);
+    u32 kept = 0;  // with what is read ahead beside it, which takes as much room
+    while (kept < store.depth && missing_share(2 * set_bytes_[kept], bytes) > 0) ++kept;
+    double missing = 0;
+    for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {
+      double touched = p > 0 ? set_bytes_[p] : std::max(set_bytes_[0], program_bytes_);
+      double more = missing_share(touched, bytes) - missing;
+      if (more <= 0) continue;
+      missing += more;
+      for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept}, out);
     }
   }
+}
+
+void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use,
+                                const Refill& refill, StoreProfile& out) const {
+  const FlatBuffer& buffer = program.buffers[use.buffer];
+  if (buffer.buffer->scope == Scope::Register) return;
+  u32 home = program.home_depth(buffer);
+  bool fits = lines(program, use, home) * target_.cache_line <= refill.cache_bytes * kAllKept / 2;
+  if (!buffer.is_param && fits) return;
+  u32 level = std::max(refill.from, home);
+  double moved_lines = lines(program, use, level) * refill.share * (use.is_write ? 2 : 1);
+  // A chain of loops that stand still for this operand does not bring it again while its part fits.
+  bool brings = !fits;
+  for (u32 p = refill.from; p-- > 0;) {
+    brings |= use.moved[p] != 0;
+    if (brings) moved_lines *= extent_of(program, store, p);
+  }
+  out.traffic[refill.cache] += moved_lines * target_.cache_line;
+  bool is_far = refill.cache > 0;
+  bool is_strided = use.is_irregular || (use.is_read && is_far_apart(store, use, buffer.element_bytes, is_far));
+  double single = is_strided ? 1
+                  : is_far && !use.is_write
+                      ? first_lines(use, std::max(refill.kept, home), buffer.element_bytes, target_.cache_line)
+                      : 0;
+  out.strided_lines[refill.cache] += moved_lines * single;
+  out.streamed_lines[refill.cache] += moved_lines * (1 - single);
 }
 
 void StoreProfiler::share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {

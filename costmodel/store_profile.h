@@ -57,7 +57,14 @@ struct StoreProfile {
   // Cycles of waiting for lines that are read ahead, and for the others; of all of the store.
   double streamed(const MachineRates& rates) const;
   double strided(const MachineRates& rates) const;
+  // The same in other parts: what arithmetic can overlap with, and what remains of the rest, single lines from beyond
+  // L2.
+  double waiting_for_near(const MachineRates& rates) const;
+  double waiting_for_far(const MachineRates& rates) const;
   double cycles(const MachineRates& rates) const;
+
+ private:
+  double strided_from_l2() const;
 };
 
 // Makes profiles. Reuses its memory between calls: one per thread.
@@ -82,12 +89,22 @@ class StoreProfiler {
   void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
   void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                   StoreProfile& out) const;
+  // What comes from beyond a cache each time: a share of what the loops from a position on touch.
+  struct Refill {
+    std::size_t cache;
+    double cache_bytes;
+    u32 from;
+    double share;
+    u32 kept;  // what the loops from here on touch stays in the cache
+  };
+  void measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses);
+  void add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use, const Refill& refill,
+                   StoreProfile& out) const;
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                      StoreProfile& out);
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   u32 behind_mover(const FlatStore& store, const Use& use) const;
-  bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes) const;
-  bool is_in_single_lines(const FlatStore& store, const Use& use, double element_bytes) const;
+  bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const;
   double lines(const FlatProgram& program, const Use& use, u32 level) const;
 
   FeatureTarget target_;

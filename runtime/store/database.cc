@@ -295,9 +295,11 @@ DatabaseStatus Database::visit(const RecordFilter& filter, const std::function<v
       statement.bind(":workload", filter.workload);
       statement.bind(":target", filter.target);
       statement.bind(":since", filter.after);
+      statement.bind(":not_target", filter.not_target);
     };
     scan<Record>(*handle_->sql, handle_->damaged,
-                 "id > :since AND (:workload = '' OR workload = :workload) AND (:target = '' OR target = :target)",
+                 "id > :since AND (:workload = '' OR workload = :workload) AND (:target = '' OR target = :target) "
+                 "AND (:not_target = '' OR target <> :not_target)",
                  bind, [&](Record& record) {
                    if (filter.stop && filter.stop()) return false;
                    visit(record);

@@ -66,6 +66,7 @@ struct RecordFilter {
   std::string workload, target;
   i64 after = 0;                    // only records with a larger id
   std::function<bool()> stop = {};  // asked before each record: once true, no further one is read
+  std::string not_target = {};      // no records of this one
 };
 
 // The trials of a task on one machine (machine_of).

@@ -43,24 +43,60 @@ class CodeRater {
   std::optional<LlvmCompiler> compiler_;
 };
 
-// The first candidates of different loop bodies.
-std::vector<Candidate> different_bodies(const CandidateSpace& space, const std::vector<Candidate>& drafts) {
-  constexpr double kSame = 1e-9;  // sums of the same numbers in another order
+// What the draft model expects of a loop body.
+struct Body {
+  double issued, runs;
+};
+
+// Sums of the same numbers in another order are the same.
+bool is_same(double a, double b) { return std::abs(a - b) <= 1e-9 * a; }
+
+// Each draft that builds, with its body, in order, until visit() gives false.
+void each_body(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+               const std::function<bool(const Candidate&, const Body&)>& visit) {
   CandidateBuilder builder(space);
   DraftModel draft(space.feature_target);
-  std::vector<double> issued;
-  std::vector<Candidate> different;
   for (const Candidate& candidate : drafts) {
-    if (different.size() == kCompiledDrafts) break;
     Candidate copy = candidate;
     Result<Program> program = builder.build(copy, nullptr);
     if (!program) continue;
-    double own = draft.sum(*program).issued();
-    auto is_same = [&](double other) { return std::abs(own - other) <= kSame * own; };
-    if (std::any_of(issued.begin(), issued.end(), is_same)) continue;
-    issued.push_back(own);
-    different.push_back(candidate);
+    const DraftSum& sum = draft.sum(*program);
+    if (!visit(candidate, {sum.issued(), sum.body_runs()})) return;
   }
+}
+
+struct Rated {
+  Candidate candidate;
+  Body body;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
+// The first candidates of different loop bodies.
+std::vector<Rated> different_bodies(const CandidateSpace& space, const std::vector<Candidate>& drafts) {
+  std::vector<Rated> different;
+  each_body(space, drafts, [&](const Candidate& candidate, const Body& own) {
+    bool is_known = std::any_of(different.begin(), different.end(),
+                                [&](const Rated& other) { return is_same(own.issued, other.body.issued); });
+    if (!is_known) different.push_back({candidate, own});
+    return different.size() < kCompiledDrafts;
+  });
+  return different;
+}
+
+// The first candidates with a body's instructions whose sums are unrolled by other numbers, and which the draft model
+// holds for as fast.
+std::vector<Rated> other_unrollings(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                    const Rated& like) {
+  constexpr double kAsFast = 1.01;
+  std::vector<Rated> different;
+  each_body(space, drafts, [&](const Candidate& candidate, const Body& own) {
+    if (candidate.draft > kAsFast * like.candidate.draft) return false;
+    bool is_known = std::any_of(different.begin(), different.end(),
+                                [&](const Rated& other) { return is_same(own.runs, other.body.runs); });
+    if (is_same(own.issued, like.body.issued) && !is_same(own.runs, like.body.runs) && !is_known)
+      different.push_back({candidate, own});
+    return true;
+  });
   return different;
 }
 
@@ -70,18 +106,25 @@ std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const 
                                              const Target& target, int threads, const std::function<bool()>& stop) {
   if (drafts.empty()) return std::nullopt;
   if (is_device(target)) return drafts[0];
-  std::vector<Candidate> compiled = different_bodies(space, drafts);
-  std::vector<double> seconds(compiled.size(), std::numeric_limits<double>::infinity());
   std::vector<std::optional<CodeRater>> raters(static_cast<std::size_t>(std::max(1, threads)));
-  parallel_for(static_cast<int>(compiled.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
-    if (stop && stop()) return;
-    std::optional<CodeRater>& rater = raters[static_cast<std::size_t>(thread)];
-    if (!rater) rater.emplace(space, target);
-    seconds[static_cast<std::size_t>(item)] = rater->seconds(compiled[static_cast<std::size_t>(item)]);
-  });
-  auto fastest = std::min_element(seconds.begin(), seconds.end());
-  if (fastest == seconds.end() || std::isinf(*fastest)) return drafts[0];
-  return compiled[static_cast<std::size_t>(fastest - seconds.begin())];
+  auto rate = [&](std::vector<Rated> rated) {
+    parallel_for(static_cast<int>(rated.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
+      if (stop && stop()) return;
+      std::optional<CodeRater>& rater = raters[static_cast<std::size_t>(thread)];
+      if (!rater) rater.emplace(space, target);
+      Rated& own = rated[static_cast<std::size_t>(item)];
+      own.seconds = rater->seconds(own.candidate);
+    });
+    std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
+    return rated;
+  };
+  std::vector<Rated> bodies = rate(different_bodies(space, drafts));
+  if (bodies.empty() || std::isinf(bodies[0].seconds)) return drafts[0];
+  std::vector<Rated> others;
+  for (std::size_t i = 0; i < std::min(bodies.size(), kUnrolledDrafts); ++i)
+    std::ranges::move(other_unrollings(space, drafts, bodies[i]), std::back_inserter(others));
+  others = rate(std::move(others));
+  return !others.empty() && others[0].seconds < bodies[0].seconds ? others[0].candidate : bodies[0].candidate;
 }
 
 }  // namespace tw

@@ -11,12 +11,14 @@
 
 namespace tw {
 
-// So many drafts are compiled, which takes 25 ms each (docs/experiments.md).
-inline constexpr std::size_t kCompiledDrafts = 8;
+// So many drafts of different loop bodies are compiled, and of so many of these, which are the best by then, those
+// whose sums are unrolled by other numbers. Each takes 25 ms (docs/experiments.md).
+inline constexpr std::size_t kCompiledDrafts = 8, kUnrolledDrafts = 2;
 
 // `drafts`: fastest first. Those are compiled whose loop bodies issue what none before them issues: others differ in
-// outer loops, of which the draft model knows more than the code says. The first draft for devices, and where nothing
-// compiles; nothing if there is none. The choice does not depend on `threads`. Once `stop` is true, it means nothing.
+// outer loops, of which the draft model knows more than the code says, and in how far sums are unrolled. The first
+// draft for devices, and where nothing compiles; nothing if there is none. The choice does not depend on `threads`.
+// Once `stop` is true, it means nothing.
 std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
                                              const Target& target, int threads, const std::function<bool()>& stop);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -21,7 +22,7 @@ constexpr int kTries = 4;  // of a trace that is rejected in the new shape
 
 bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
-// How far apart two shapes are: their extents in octaves.
+// How far apart two shapes or targets are: their numbers in octaves.
 double distance(const std::vector<i64>& a, const std::vector<i64>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -29,12 +30,18 @@ double distance(const std::vector<i64>& a, const std::vector<i64>& b) {
   return sum;
 }
 
+// Targets that differ in more than numbers are further apart than any others.
+double target_distance(const std::string& a, const std::string& b) {
+  WorkloadForm own = form_of(a), other = form_of(b);
+  return own.text == other.text ? distance(own.numbers, other.numbers) : 1000;
+}
+
 // Records of one workload that one machine measured for one target, and how near they are to a task.
 struct Origin {
-  double distance = 0;
-  bool is_other_target = false, is_other_machine = false;
+  double distance = 0, target_distance = 0;
+  bool is_other_machine = false;
   std::string workload, target, machine;
-  auto order() const { return std::tie(distance, is_other_target, is_other_machine, workload, target, machine); }
+  auto order() const { return std::tie(distance, target_distance, is_other_machine, workload, target, machine); }
   bool operator<(const Origin& other) const { return order() < other.order(); }
 };
 
@@ -43,15 +50,40 @@ using Best = BoundedSample<std::string>;
 // The kind of a target's text is its first word.
 std::string_view kind_of(std::string_view target) { return target.substr(0, target.find(' ')); }
 
+// A workload of the database, and what it has in common with others.
+struct Known {
+  std::string hash;
+  WorkloadForm whole, anchor;
+};
+
+Known known_of(const std::string& hash, const std::string& text) {
+  return {hash, form_of(text), form_of(anchor_of(text))};
+}
+
+// What must be the same for decisions to be carried over.
+const std::string& kin(const Known& workload) {
+  return workload.anchor.text.empty() ? workload.whole.text : workload.anchor.text;
+}
+
+double distance(const Known& a, const Known& b) {
+  constexpr double kOtherEpilogue = 1;
+  if (a.whole.text == b.whole.text) return distance(a.whole.numbers, b.whole.numbers);
+  return kOtherEpilogue + distance(a.anchor.numbers, b.anchor.numbers);
+}
+
+// Of the task's own workload only what was measured for other targets.
 DatabaseStatus read_origins(const TaskState& state, Database& database, const std::string& workload, double distance,
                             const std::function<bool()>& stop, std::map<Origin, Best>& origins) {
-  return database.visit({.workload = workload, .stop = stop}, [&](Record& record) {
+  bool is_own = workload == state.workload_key;
+  RecordFilter filter{.workload = workload, .stop = stop, .not_target = is_own ? state.target_key : ""};
+  return database.visit(filter, [&](Record& record) {
     std::optional<Hash128> program = parse_hash(record.program);
     if (!program || !record.ok() || !record.is_trial() || record.trace.empty()) return;
     if (kind_of(record.target) != kind_of(state.target_key)) return;
     std::string machine = machine_of(record.host);
-    Origin origin{distance, record.target != state.target_key, machine != state.machine, workload, record.target,
-                  machine};
+    Origin origin{
+        distance, target_distance(record.target, state.target_key), machine != state.machine, workload, record.target,
+        machine};
     origins.try_emplace(origin, SampleLimits{.fastest = kMostTraces, .others = 0})
         .first->second.add(record.seconds, *program, std::move(record.trace));
   });
@@ -104,20 +136,32 @@ WorkloadForm form_of(const std::string& workload) {
   return form;
 }
 
+std::string anchor_of(const std::string& workload) {
+  std::size_t begin = workload.find("\n  for "), last = workload.rfind(" init {");
+  if (begin == workload.npos || last == workload.npos || last < begin) return "";
+  std::set<std::string> types;
+  std::string_view header = std::string_view(workload).substr(0, begin);
+  for (std::size_t at = header.find(": "); at != header.npos; at = header.find(": ", at + 1)) {
+    std::string_view declared = header.substr(at + 2, header.find('[', at) - at - 2);
+    types.emplace(declared.substr(declared.rfind(' ') + 1));
+  }
+  std::string anchor = join(types, " ");
+  return anchor.append(workload, begin, workload.find("\n  }", last) - begin);
+}
+
 DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database, const std::function<bool()>& stop) {
   auto workloads = database.workloads();
   if (!workloads) return DatabaseError{workloads.error()};
-  std::map<std::string, std::vector<std::pair<std::string, std::vector<i64>>>> of_form;
+  std::map<std::string, std::vector<Known>> kins;
   for (const WorkloadText& workload : *workloads) {
-    WorkloadForm form = form_of(workload.text);
-    of_form[form.text].push_back({workload.hash, std::move(form.numbers)});
+    Known known = known_of(workload.hash, workload.text);
+    kins[kin(known)].push_back(std::move(known));
   }
   for (TaskState& state : states) {
-    WorkloadForm form = form_of(workload_text(state.task->program.program));
+    Known own = known_of(state.workload_key, workload_text(state.task->program.program));
     std::map<Origin, Best> origins;
-    for (const auto& [hash, numbers] : of_form[form.text]) {
-      if (hash == state.workload_key) continue;
-      DatabaseStatus read = read_origins(state, database, hash, distance(form.numbers, numbers), stop, origins);
+    for (const Known& other : kins[kin(own)]) {
+      DatabaseStatus read = read_origins(state, database, other.hash, distance(own, other), stop, origins);
       if (!read) return read;
     }
     state.others = in_turn(origins);
@@ -144,7 +188,8 @@ void carry_other_shapes(TaskState& state, TuneObserver& observer, const std::fun
   }
   if (!state.carried.empty())
     observer.on_message(cat(state.task->name, ": the search begins with ", state.carried.size(),
-                            state.carried.size() == 1 ? " kernel" : " kernels", " of other shapes of this operator"));
+                            state.carried.size() == 1 ? " kernel" : " kernels",
+                            " of this operator: of other shapes, epilogues or targets"));
 }
 
 }  // namespace tw

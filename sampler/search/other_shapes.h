@@ -1,6 +1,6 @@
-// Seeds from other shapes: the best kernels of the same operator with other extents, made candidates of a task by
-// carrying over their decisions. A kernel that is good for one shape is near a good one for a similar shape. Used by
-// tune.cc before anything is measured.
+// Seeds from other shapes, epilogues and targets: the best kernels of the same operator with other extents, with
+// another epilogue, or for another target of the same kind, made candidates of a task by carrying over their decisions.
+// A kernel that is good for one is near a good one for a similar one. Used by tune.cc before anything is measured.
 #pragma once
 #include <functional>
 #include <span>
@@ -17,8 +17,13 @@ struct WorkloadForm {
 };
 WorkloadForm form_of(const std::string& workload);
 
-// Notes in each state the traces of the best records of other shapes, those of the nearest shapes first
-// (TaskState::others). Records of the same kind of target only. Errors are those of the database.
+// What the text of a workload shares with those of the same operator with other epilogues: the nests up to the last
+// reduction, and the types of its buffers. "" without a reduction.
+std::string anchor_of(const std::string& workload);
+
+// Notes in each state the traces of the best records of the same operator, those of the nearest shapes first, then
+// those of the nearest targets (TaskState::others). Records of the same kind of target only. Errors are those of the
+// database.
 DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database,
                                  const std::function<bool()>& stop = {});
 

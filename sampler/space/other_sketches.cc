@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <deque>
 #include <functional>
+#include <unordered_map>
 
+#include "dsl/base/text.h"
 #include "sampler/space/rule_walk.h"
 
 namespace tw {
@@ -185,6 +188,90 @@ Decision carried(const Instruction& from, const Instruction& to) {
   return Decision::of(nearest - now.items.begin());
 }
 
+// An instruction without numbers: its kind and the names of what it uses and gives, as its rule wrote them.
+class Signature {
+ public:
+  Signature(const Trace& trace, const Instruction& instruction) : trace_(trace) {
+    text_ = instruction.kind->name;
+    for (const Arg& arg : instruction.arguments) add(arg);
+    text_ += " =";
+    for (u32 i = 0; i < instruction.results; ++i) add_name(instruction.first_result + i);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  void add(const Arg& arg) {
+    text_ += ' ';
+    if (arg.tag == Arg::Tag::Value) return add_name(static_cast<u32>(arg.integer));
+    text_ += cat(static_cast<int>(arg.tag), ".", static_cast<int>(arg.op), arg.text);
+    if (is_numbers(arg)) return;
+    for (const Arg& item : arg.items) add(item);
+  }
+  // A name that was taken has a number behind it: v, v_1.
+  void add_name(u32 value) {
+    std::string_view name = trace_.name_of_value(value);
+    std::size_t end = name.find_last_not_of("0123456789");
+    text_ += ' ';
+    text_ += end != name.npos && name[end] == '_' ? name.substr(0, end) : name;
+  }
+
+  const Trace& trace_;
+  std::string text_;
+};
+
+// The instructions of a trace by signature, each to be taken once, in order.
+class BySignature {
+ public:
+  explicit BySignature(const Trace& trace) {
+    for (const Instruction& instruction : trace.instructions())
+      instructions_[Signature(trace, instruction).text()].push_back(&instruction);
+  }
+  const Instruction* take(const Trace& trace, const Instruction& like) {
+    auto at = instructions_.find(Signature(trace, like).text());
+    if (at == instructions_.end() || at->second.empty()) return nullptr;
+    const Instruction* first = at->second.front();
+    at->second.pop_front();
+    return first;
+  }
+
+ private:
+  std::unordered_map<std::string, std::deque<const Instruction*>> instructions_;
+};
+
+// The sketch that has most instructions in common with a trace, and the fewest others; -1 if none has half of the
+// trace's samples.
+int most_alike(const SketchList& sketches, const Trace& trace) {
+  int best = -1;
+  i64 highest = 0;
+  for (std::size_t i = 0; i < sketches.size(); ++i) {
+    const Trace& own = sketches[i].trace;
+    BySignature others(trace);
+    i64 common = 0, samples = 0;
+    for (const Instruction& instruction : own.instructions()) {
+      if (!others.take(own, instruction)) continue;
+      ++common;
+      samples += instruction.kind->samples;
+    }
+    i64 score = 2 * common - static_cast<i64>(own.instructions().size());
+    if (2 * samples < static_cast<i64>(trace.sample_count()) || (best >= 0 && score <= highest)) continue;
+    best = static_cast<int>(i), highest = score;
+  }
+  return best;
+}
+
+// For each sample of `to` the one of `from` that stands for it, or null: those in the same places if all other
+// instructions are the same, else those of the same names.
+std::vector<const Instruction*> samples_alike(const Trace& from, const Trace& to) {
+  bool are_same = other_numbers(from, to).has_value();
+  BySignature others(from);
+  std::vector<const Instruction*> alike;
+  for (std::size_t i = 0; i < to.instructions().size(); ++i) {
+    const Instruction& instruction = to.instructions()[i];
+    if (instruction.kind->samples) alike.push_back(are_same ? &from.instructions()[i] : others.take(to, instruction));
+  }
+  return alike;
+}
+
 struct Site {
   const Instruction* instruction;
   int place;
@@ -243,12 +330,14 @@ int find_counterpart(CandidateSpace& space, const Trace& trace) {
   for (std::size_t i = 0; i < space.space.sketches.size(); ++i) {
     if (is_better(space.space.sketches[i].trace)) best = static_cast<int>(i);
   }
-  if (best >= 0 || space.space.is_whole) return best;
-  for (Partial& partial : walk_along(space, trace, false)) {
-    Sketch made = finished(std::move(partial), space.base);
-    if (is_better(made.trace)) best = number_of(space, std::move(made));
+  if (best >= 0) return best;
+  if (!space.space.is_whole) {
+    for (Partial& partial : walk_along(space, trace, false)) {
+      Sketch made = finished(std::move(partial), space.base);
+      if (is_better(made.trace)) best = number_of(space, std::move(made));
+    }
   }
-  return best;
+  return best >= 0 ? best : most_alike(space.space.sketches, trace);
 }
 
 bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace,
@@ -258,11 +347,11 @@ bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace
   if (!to.prior->draw(decisions, rng)) return false;
   // All at once, or one after the other as far as they satisfy the conditions.
   std::vector<Decision> wanted = decisions;
+  std::vector<const Instruction*> alike = samples_alike(trace, to.trace);
   std::size_t sample = 0;
-  for (std::size_t i = 0; i < to.trace.instructions().size(); ++i) {
-    const Instruction& instruction = to.trace.instructions()[i];
+  for (const Instruction& instruction : to.trace.instructions()) {
     if (!instruction.kind->samples) continue;
-    if (keep(sample)) wanted[sample] = carried(trace.instructions()[i], instruction);
+    if (alike[sample] && keep(sample)) wanted[sample] = carried(*alike[sample], instruction);
     ++sample;
   }
   if (std::vector<Decision> all = wanted; to.prior->fit(all)) {

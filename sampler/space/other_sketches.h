@@ -15,13 +15,15 @@ int with_fork(CandidateSpace& space, int sketch, std::size_t fork, int taken);
 // The sketch of a trace, whatever the trace's decisions are; returns as with_fork() does.
 int find_sketch(CandidateSpace& space, const Trace& trace);
 
-// The sketch with the instructions of a trace of another program, which may be the same operator with other extents:
-// numbers in them may differ. Of several the one with the fewest other numbers; returns as with_fork() does.
+// The sketch for a trace of another program, which may be the same operator with other extents or behind it another
+// epilogue: one with the same instructions, in which numbers may differ, of several the one with the fewest other
+// numbers; or else the one of the space with most instructions in common. Returns as with_fork() does.
 int find_counterpart(CandidateSpace& space, const Trace& trace);
 
-// Makes the candidate one of that sketch, with the decisions of the trace: of several integers the nearest one is
-// taken, and what does not satisfy the conditions is drawn as by CandidateBuilder::draw(), as are decisions for which
-// `keep` says false. Tiles become legal when the candidate is built. False if the sketch has no valid draw.
+// Makes the candidate one of that sketch, with the decisions of the trace for samples that both have: of several
+// integers the nearest one is taken, and what does not satisfy the conditions is drawn as by CandidateBuilder::draw(),
+// as are decisions for which `keep` says false. Tiles become legal when the candidate is built. False if the sketch has
+// no valid draw.
 bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace,
                      const std::function<bool(std::size_t sample)>& keep, Candidate& candidate, Rng& rng);
 

@@ -119,6 +119,24 @@ TEST_F(FirstKernel, HasTheFewestCyclesOfTheBestDraftsOfDifferentBodies) {
   EXPECT_EQ(chosen(best, task_.target, 2), fastest->program) << "threads do not matter";
 }
 
+// Sums unrolled by other numbers issue the same, and to the draft model they are the same.
+TEST_F(FirstKernel, TriesOtherUnrollingsOfTheBestBodies) {
+  std::vector<Candidate> best = drafts(), alike;
+  for (const Candidate& draft : best) {
+    bool is_alike = std::abs(issued(draft) / issued(best[0]) - 1) < 1e-9 && draft.draft < 1.005 * best[0].draft;
+    if (is_alike && alike.size() < 24) alike.push_back(draft);
+  }
+  std::vector<std::pair<double, Candidate>> rated;
+  for (const Candidate& draft : alike) rated.push_back({seconds_by_code(draft), draft});
+  std::sort(rated.begin(), rated.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  ASSERT_GT(rated.front().first, 1.02 * rated.back().first) << "code tells them apart";
+  std::vector<Candidate> slowest_first;
+  for (const auto& [seconds, draft] : rated) slowest_first.push_back(draft);
+  std::optional<Candidate> chosen = choose_first_kernel(space_, slowest_first, task_.target, 1, {});
+  ASSERT_TRUE(chosen);
+  EXPECT_LT(seconds_by_code(*chosen), 1.01 * rated.back().first);
+}
+
 TEST_F(FirstKernel, CompilesIfAnyDraftDoes) {
   Candidate refused = uncompilable(), other = drafts()[0];
   EXPECT_EQ(chosen({refused, other}, task_.target, 1), other.program);

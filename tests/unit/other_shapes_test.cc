@@ -174,7 +174,7 @@ TEST_F(OtherShapes, WhatIsCarriedIsLegalInItsShape) {
   }
 }
 
-// The same shape for another target or another operator gives nothing; the own records are no seeds.
+// Another operator or another kind of target gives nothing; the own records are no seeds.
 TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
   Database records = database("records");
   FakeMeasurer measurer(by_length);
@@ -186,16 +186,85 @@ TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
     EXPECT_TRUE(note_other_shapes({&state, 1}, records));
     return state.others.size();
   };
+  auto for_target = [](i64 k, const char* target) {
+    TuneTask task = product(48, 64, k);
+    Source text{"target", target};
+    Diagnostics diagnostics(text);
+    task.target = *parse_target(text.text, 0, diagnostics);
+    return task;
+  };
   EXPECT_EQ(noted(product(48, 64, 64)), 0u);
   EXPECT_GT(noted(product(48, 64, 65)), 0u);
   EXPECT_EQ(noted(task_of("dense", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{65}}})), 0u);
-  TuneTask threads = product(48, 64, 65), device = product(48, 64, 65);
-  threads.target.threads = 2;
-  EXPECT_GT(noted(std::move(threads)), 0u);
-  Source text{"target", "opencl -device=0"};
-  Diagnostics diagnostics(text);
-  device.target = *parse_target(text.text, 0, diagnostics);
-  EXPECT_EQ(noted(std::move(device)), 0u);
+  EXPECT_GT(noted(for_target(64, "cpu -mcpu=znver3 -threads=2")), 0u);
+  EXPECT_GT(noted(for_target(65, "cpu -mcpu=znver3 -threads=2")), 0u);
+  EXPECT_EQ(noted(for_target(65, "opencl -device=0")), 0u);
+}
+
+TEST_F(OtherShapes, ANewTargetStartsFromTheNearestOne) {
+  Database records = database("records");
+  FakeMeasurer measurer(by_length);
+  Watcher watcher;
+  auto best_of_threads = [&](int threads, u64 seed) {
+    i64 before = *records.latest_record();
+    tasks_[0].target.threads = threads;
+    run(with("none", seed, 16), records, &measurer, watcher);
+    Record best{.seconds = 1};
+    EXPECT_TRUE(records.visit({.after = before}, [&](Record& record) {
+      if (record.ok() && record.is_trial() && record.seconds < best.seconds) best = record;
+    }));
+    return best.trace;
+  };
+  std::string of_many = best_of_threads(16, 1), of_two = best_of_threads(2, 2);
+  ASSERT_NE(of_many, of_two);
+  for (auto [threads, wanted] : {std::pair{3, of_two}, std::pair{12, of_many}}) {
+    TuneTask task = product(48, 64, 64);
+    task.target.threads = threads;
+    TaskState state;
+    name_task(state, task, library(), with("shipped"));
+    ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+    ASSERT_FALSE(state.others.empty());
+    EXPECT_EQ(state.others[0], wanted) << threads;
+  }
+}
+
+// With an epilogue the sketch has more instructions; the decisions for the product's own are kept.
+TEST_F(OtherShapes, AnEpilogueIsNoOtherOperator) {
+  Database records = database("records");
+  FakeMeasurer measurer(by_length);
+  Watcher watcher;
+  run(with("none"), records, &measurer, watcher);
+  TuneTask task = task_of("matmul", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{64}}}, {"bias", "relu"});
+  TaskState state;
+  name_task(state, task, library(), with("shipped"));
+  ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+  std::vector<std::string> sources = state.others;
+  ASSERT_GE(sources.size(), 20u);
+  open_space(state, library(), with("shipped"), watcher);
+  ASSERT_GE(state.carried.size(), 4u);
+  auto line_of = [](const std::string& trace, const std::string& name) {
+    std::size_t at = trace.find(cat("\n", name, " = "));
+    return at == trace.npos ? std::string() : trace.substr(at, trace.find('\n', at + 1) - at);
+  };
+  Result<Trace> first = full_trace(state.space, state.carried[0]);
+  ASSERT_TRUE(first);
+  std::string text = cat("\n", first->print(0)), source = cat("\n", sources[0]);
+  for (const char* name : {"r", "v", "u"}) {
+    EXPECT_NE(line_of(source, name), "") << source;
+    EXPECT_EQ(line_of(text, name), line_of(source, name)) << text << source;
+  }
+}
+
+TEST(WorkloadForm, AnchorsEndWithTheLastReduction) {
+  auto anchor = [](const char* op, const std::vector<std::string>& epilogues) {
+    return anchor_of(
+        workload_text(task_of(op, {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{32}}}, epilogues).program.program));
+  };
+  EXPECT_EQ(anchor("matmul", {}), anchor("matmul", {"bias", "relu"}));
+  EXPECT_EQ(anchor("matmul", {"relu"}), anchor("matmul", {"bias"}));
+  EXPECT_NE(anchor("matmul", {}), anchor("dense", {}));
+  EXPECT_TRUE(anchor("matmul", {}).starts_with("f32\n  for ")) << anchor("matmul", {});
+  EXPECT_EQ(anchor_of("program p(A: input f32[4], B: output f32[4]) {\n  for i in 4 {\n  }\n}\n"), "");
 }
 
 TEST(WorkloadForm, LeavesOutNumbersAlone) {

@@ -74,9 +74,10 @@ class Watcher : public TuneObserver {
   std::atomic<bool> stop{false};
 };
 
-inline TuneTask task_of(const std::string& workload, const WorkloadArguments& arguments) {
+inline TuneTask task_of(const std::string& workload, const WorkloadArguments& arguments,
+                        const std::vector<std::string>& epilogues = {}) {
   Diagnostics diagnostics(*operator_library().source);
-  std::optional<OwnedProgram> program = instantiate(operator_library(), workload, arguments, {}, diagnostics);
+  std::optional<OwnedProgram> program = instantiate(operator_library(), workload, arguments, epilogues, diagnostics);
   EXPECT_TRUE(program) << diagnostics.render();
   Target target = host_target();
   target.threads = 1;
