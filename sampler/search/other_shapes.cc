@@ -50,22 +50,21 @@ using Best = BoundedSample<std::string>;
 // The kind of a target's text is its first word.
 std::string_view kind_of(std::string_view target) { return target.substr(0, target.find(' ')); }
 
-// A workload of the database, and what it has in common with others.
-struct Known {
+struct ComparedWorkload {
   std::string hash;
   WorkloadForm whole, anchor;
 };
 
-Known known_of(const std::string& hash, const std::string& text) {
+ComparedWorkload compared(const std::string& hash, const std::string& text) {
   return {hash, form_of(text), form_of(anchor_of(text))};
 }
 
 // What must be the same for decisions to be carried over.
-const std::string& kin(const Known& workload) {
+const std::string& operator_text(const ComparedWorkload& workload) {
   return workload.anchor.text.empty() ? workload.whole.text : workload.anchor.text;
 }
 
-double distance(const Known& a, const Known& b) {
+double distance(const ComparedWorkload& a, const ComparedWorkload& b) {
   constexpr double kOtherEpilogue = 1;
   if (a.whole.text == b.whole.text) return distance(a.whole.numbers, b.whole.numbers);
   return kOtherEpilogue + distance(a.anchor.numbers, b.anchor.numbers);
@@ -152,15 +151,15 @@ std::string anchor_of(const std::string& workload) {
 DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database, const std::function<bool()>& stop) {
   auto workloads = database.workloads();
   if (!workloads) return DatabaseError{workloads.error()};
-  std::map<std::string, std::vector<Known>> kins;
+  std::map<std::string, std::vector<ComparedWorkload>> of_operator;
   for (const WorkloadText& workload : *workloads) {
-    Known known = known_of(workload.hash, workload.text);
-    kins[kin(known)].push_back(std::move(known));
+    ComparedWorkload known = compared(workload.hash, workload.text);
+    of_operator[operator_text(known)].push_back(std::move(known));
   }
   for (TaskState& state : states) {
-    Known own = known_of(state.workload_key, workload_text(state.task->program.program));
+    ComparedWorkload own = compared(state.workload_key, workload_text(state.task->program.program));
     std::map<Origin, Best> origins;
-    for (const Known& other : kins[kin(own)]) {
+    for (const ComparedWorkload& other : of_operator[operator_text(own)]) {
       DatabaseStatus read = read_origins(state, database, other.hash, distance(own, other), stop, origins);
       if (!read) return read;
     }
