@@ -8,8 +8,8 @@ namespace {
 
 constexpr double kClock = 3.2e9;  // Hz; scales all drafts alike
 constexpr double kCall = 2e-8;    // seconds of calling the kernel
-// Of what lines from near cost alone, where machine code is known. Of eight drafts the choice has 0.955 of the fastest
-// with it, 0.948 without all waiting for near lines (5,026 programs of 105 tasks).
+// seconds_with() adds waiting for near lines to the machine code as squares, and this share of it. Chosen on 5,026
+// measured programs (docs/experiments.md).
 constexpr double kSeenNear = 0.7;
 
 double issued_in(const StoreProfile& profile) { return std::max(profile.compute, profile.latency); }

@@ -25,7 +25,8 @@ class DraftSum {
  private:
   MachineRates rates_;
   double seconds_ = 0;
-  double cycles_ = 0, issued_ = 0, overhead_ = 0, near_ = 0, far_ = 0;  // of one core; StoreProfile::waiting_for_near
+  // Cycles of one core: all, what bodies issue, around loops, waiting for near and for far lines.
+  double cycles_ = 0, issued_ = 0, overhead_ = 0, near_ = 0, far_ = 0;
   double body_runs_ = 0;
   std::vector<u32> started_;  // parallel loops
 };

@@ -23,7 +23,7 @@ constexpr double kLargeBody = 300;     // vector operations
 // without.
 constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
-// Of what is touched again and again a cache keeps all up to this share of its size, and nothing beyond the other.
+// A cache keeps data that is used again if it takes up to kAllKept of its size, and nothing of it beyond kNothingKept.
 constexpr double kAllKept = 0.8, kNothingKept = 1.4;
 constexpr double kSeenWaiting = 0.7;  // for single lines from far caches
 // Bytes; the hardware does not read ahead over steps as large: into L2, into L1.
@@ -84,13 +84,13 @@ double vectors_of(double lanes, double columns, double full, bool has_lane_masks
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
-// The part of so many bytes, touched again and again, that a cache does not keep.
+// The share of data of this size that is no longer in a cache when it is used again.
 double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
 }
 
-// The share of lines that no prefetch has brought: the first of each run of lines that follow each other while the
-// loops from `level` on run.
+// The hardware does not read the first line of a run ahead, only those that follow. What share of the lines that the
+// loops from `level` on touch are first ones; 0 if they are all one run.
 double first_lines(const Use& use, u32 level, double element_bytes, double line) {
   bool are_several = use.elements[level] > use.run[level];
   return are_several ? 1 / std::ceil(use.run[level] * element_bytes / line) : 0;
@@ -375,8 +375,8 @@ u32 StoreProfiler::behind_mover(const FlatStore& store, const Use& use) const {
   return position;
 }
 
-// Does that loop go on in far steps, over many rows, with little to read at each? L1 reads ahead over further ones than
-// L2, where rows begin with lines, and also where some of the loop's rows are unrolled.
+// Does that loop go on in far steps, over many rows, with little to read at each? `is_far`: the lines come from beyond
+// L2. From L2 the hardware reads ahead over longer steps if rows begin with lines; there unrolled rows count as steps.
 bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const {
   u32 behind = behind_mover(store, use);
   if (behind == 0) return false;
@@ -401,8 +401,8 @@ void StoreProfiler::measure_sets(const FlatProgram& program, const FlatStore& st
   }
 }
 
-// For each cache: what the loops from a position on touch comes from beyond each time as far as the cache does not keep
-// it, and loops further in find it there.
+// For each cache, from the innermost loop outwards: the share of a loop's data that the cache has lost, and that it had
+// not lost further in, comes from beyond each time that the loop runs.
 void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                                   StoreProfile& out) {
   const std::array<i64, 3> sizes = {target_.l1_bytes, target_.l2_bytes, target_.l3_bytes};
@@ -412,7 +412,7 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
   for (std::size_t cache = 0; cache < 3; ++cache) {
     if (sizes[cache] <= 0) continue;
     auto bytes = static_cast<double>(sizes[cache]);
-    u32 kept = 0;  // with what is read ahead beside it, which takes as much room
+    u32 kept = 0;  // twice the bytes, since what is read ahead takes room too
     while (kept < store.depth && missing_share(2 * set_bytes_[kept], bytes) > 0) ++kept;
     double missing = 0;
     for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {

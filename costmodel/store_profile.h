@@ -57,9 +57,9 @@ struct StoreProfile {
   // Cycles of waiting for lines that are read ahead, and for the others; of all of the store.
   double streamed(const MachineRates& rates) const;
   double strided(const MachineRates& rates) const;
-  // The same in other parts: what arithmetic can overlap with, and what remains of the rest, single lines from beyond
-  // L2.
+  // Waiting that overlaps with arithmetic: for lines that are read ahead and for those from L2.
   double waiting_for_near(const MachineRates& rates) const;
+  // Waiting that does not: the larger part of that for single lines from beyond L2.
   double waiting_for_far(const MachineRates& rates) const;
   double cycles(const MachineRates& rates) const;
 

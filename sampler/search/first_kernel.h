@@ -11,8 +11,8 @@
 
 namespace tw {
 
-// So many drafts of different loop bodies are compiled, and of so many of these, which are the best by then, those
-// whose sums are unrolled by other numbers. Each takes 25 ms (docs/experiments.md).
+// First the best drafts of kCompiledDrafts loop bodies are compiled. Then, for the kUnrolledDrafts of them with the
+// fastest code, those that unroll their sums by other numbers. Each takes 25 ms (docs/experiments.md).
 inline constexpr std::size_t kCompiledDrafts = 8, kUnrolledDrafts = 2;
 
 // `drafts`: fastest first. Those are compiled whose loop bodies issue what none before them issues: others differ in

@@ -30,10 +30,10 @@ double distance(const std::vector<i64>& a, const std::vector<i64>& b) {
   return sum;
 }
 
-// Targets that differ in more than numbers are further apart than any others.
+// Infinite between targets that differ in more than numbers.
 double target_distance(const std::string& a, const std::string& b) {
   WorkloadForm own = form_of(a), other = form_of(b);
-  return own.text == other.text ? distance(own.numbers, other.numbers) : 1000;
+  return own.text == other.text ? distance(own.numbers, other.numbers) : std::numeric_limits<double>::infinity();
 }
 
 // Records of one workload that one machine measured for one target, and how near they are to a task.
@@ -50,6 +50,7 @@ using Best = BoundedSample<std::string>;
 // The kind of a target's text is its first word.
 std::string_view kind_of(std::string_view target) { return target.substr(0, target.find(' ')); }
 
+// A workload as it is compared with others: all of its text, and that of its anchor.
 struct ComparedWorkload {
   std::string hash;
   WorkloadForm whole, anchor;
@@ -70,7 +71,8 @@ double distance(const ComparedWorkload& a, const ComparedWorkload& b) {
   return kOtherEpilogue + distance(a.anchor.numbers, b.anchor.numbers);
 }
 
-// Of the task's own workload only what was measured for other targets.
+// Reads the records of a workload. If it is the task's own, those for the task's target are left out: they are no
+// seeds.
 DatabaseStatus read_origins(const TaskState& state, Database& database, const std::string& workload, double distance,
                             const std::function<bool()>& stop, std::map<Origin, Best>& origins) {
   bool is_own = workload == state.workload_key;

@@ -188,46 +188,37 @@ Decision carried(const Instruction& from, const Instruction& to) {
   return Decision::of(nearest - now.items.begin());
 }
 
+// The name of a value without the number that is put behind a name that was taken: v_1 is v.
+std::string_view plain_name(const Trace& trace, i64 value) {
+  std::string_view name = trace.name_of_value(static_cast<u32>(value));
+  std::size_t end = name.find_last_not_of("0123456789");
+  return end != name.npos && name[end] == '_' ? name.substr(0, end) : name;
+}
+
+void add_signature(const Trace& trace, const Arg& arg, std::string& text) {
+  text += cat(" ", static_cast<int>(arg.tag), ".", static_cast<int>(arg.op), arg.text);
+  if (arg.tag == Arg::Tag::Value) text += plain_name(trace, arg.integer);
+  if (is_numbers(arg)) return;
+  for (const Arg& item : arg.items) add_signature(trace, item, text);
+}
+
 // An instruction without numbers: its kind and the names of what it uses and gives, as its rule wrote them.
-class Signature {
- public:
-  Signature(const Trace& trace, const Instruction& instruction) : trace_(trace) {
-    text_ = instruction.kind->name;
-    for (const Arg& arg : instruction.arguments) add(arg);
-    text_ += " =";
-    for (u32 i = 0; i < instruction.results; ++i) add_name(instruction.first_result + i);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  void add(const Arg& arg) {
-    text_ += ' ';
-    if (arg.tag == Arg::Tag::Value) return add_name(static_cast<u32>(arg.integer));
-    text_ += cat(static_cast<int>(arg.tag), ".", static_cast<int>(arg.op), arg.text);
-    if (is_numbers(arg)) return;
-    for (const Arg& item : arg.items) add(item);
-  }
-  // A name that was taken has a number behind it: v, v_1.
-  void add_name(u32 value) {
-    std::string_view name = trace_.name_of_value(value);
-    std::size_t end = name.find_last_not_of("0123456789");
-    text_ += ' ';
-    text_ += end != name.npos && name[end] == '_' ? name.substr(0, end) : name;
-  }
-
-  const Trace& trace_;
-  std::string text_;
-};
+std::string signature_of(const Trace& trace, const Instruction& instruction) {
+  std::string text(instruction.kind->name);
+  for (const Arg& arg : instruction.arguments) add_signature(trace, arg, text);
+  for (u32 i = 0; i < instruction.results; ++i) text += cat(" =", plain_name(trace, instruction.first_result + i));
+  return text;
+}
 
 // The instructions of a trace by signature, each to be taken once, in order.
 class BySignature {
  public:
   explicit BySignature(const Trace& trace) {
     for (const Instruction& instruction : trace.instructions())
-      instructions_[Signature(trace, instruction).text()].push_back(&instruction);
+      instructions_[signature_of(trace, instruction)].push_back(&instruction);
   }
   const Instruction* take(const Trace& trace, const Instruction& like) {
-    auto at = instructions_.find(Signature(trace, like).text());
+    auto at = instructions_.find(signature_of(trace, like));
     if (at == instructions_.end() || at->second.empty()) return nullptr;
     const Instruction* first = at->second.front();
     at->second.pop_front();
