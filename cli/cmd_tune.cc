@@ -442,7 +442,7 @@ int run_tune(int count, char** words) {
                  "the cost model begins with what an earlier run wrote there, and is written there at the end");
   app.add_option("--transfer", options.transfer,
                  "what other tasks have taught, instead of the list's `search`: `none`; `shipped`, the cost model that "
-                 "comes with tracewright and kernels of other shapes; or a file of `model train` in its place");
+                 "comes with tracewright and kernels of similar tasks; or a file of `model train` in its place");
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_option("--strategy", options.strategy,
                  "how candidates are proposed, instead of the list's `search`: " + strategy_names());

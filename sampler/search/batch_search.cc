@@ -115,7 +115,7 @@ std::optional<Candidate> BatchSearch::first_kernel(TaskState& state, const Rng& 
   return first;
 }
 
-// The best of other machines, which may be the best here, and of other shapes.
+// The best of other machines, which may be the best here, and transfer seeds.
 void BatchSearch::add_seeds(TaskState& state, i64 room, const CostModel* model, const Rng& rng, Batch& batch) {
   std::size_t most =
       static_cast<std::size_t>(std::min<i64>(room, static_cast<i64>(batch.trials.size()) + kFirstBatch / 2));

@@ -22,7 +22,7 @@ class BatchSearch {
 
   int models() const { return plan_.models; }  // that predict together
   RoundOptions& round_options() { return round_; }
-  bool has_transfer() const { return plan_.has_transfer; }  // seeds from other shapes are wanted
+  bool has_transfer() const { return plan_.has_transfer; }  // transfer seeds are wanted
   const SearchStats& stats() const { return stats_; }
 
  private:

@@ -11,7 +11,7 @@
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/text/workload.h"
 #include "sampler/search/least_flops.h"
-#include "sampler/search/other_shapes.h"
+#include "sampler/search/transfer_seeds.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -265,7 +265,7 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
   read_traces(state, observer, stop);
   read_seeds(state, observer);
-  carry_other_shapes(state, observer, stop);
+  carry_transfer_seeds(state, observer, stop);
 }
 
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,

@@ -36,7 +36,7 @@ struct TaskState {
   std::map<std::string, BoundedSample<std::string>> foreign;  // the same of the best of each other machine
   i64 foreign_records = 0;
   std::vector<Candidate> seeds;         // made of them; their times say nothing about this machine
-  std::vector<std::string> others;      // traces of records of other shapes, see other_shapes.h
+  std::vector<std::string> others;      // traces of other tasks' records, see transfer_seeds.h
   std::vector<Candidate> carried;       // made of them, best first
   std::map<Hash128, Record> recorded;   // for --replay-measurements
   std::map<Hash128, i64> objects;       // object code that was measured, and the record of it
@@ -48,7 +48,7 @@ struct TaskState {
 
   // Measured candidates that were right, fastest first.
   std::vector<Candidate> elites(std::size_t most) const;
-  // Where a strategy begins: the elites, and after them the seeds of other machines and of other shapes.
+  // Where a strategy begins: the elites, and after them the seeds of other machines and transfer seeds.
   std::vector<Candidate> parents(std::size_t most) const;
   bool is_own(const Record& record) const { return machine_of(record.host) == machine; }
 };

@@ -19,8 +19,8 @@
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
-#include "sampler/search/other_shapes.h"
 #include "sampler/search/task_scheduler.h"
+#include "sampler/search/transfer_seeds.h"
 #include "sampler/space/parallel_for.h"
 
 namespace tw {
@@ -117,7 +117,7 @@ class Tuner {
       observer_.on_message(cat("the records of earlier runs were not all read within ", options_.seconds,
                                " s: what is said of them is a part"));
     if (search_.has_transfer() && !options_.replay_measurements && !stop_) {
-      if (DatabaseStatus noted = note_other_shapes(states_, database_, must_end); !noted)
+      if (DatabaseStatus noted = note_transfer_seeds(states_, database_, must_end); !noted)
         observer_.on_message(noted.error());
     }
     for (std::size_t i = 0; i < tasks_.size(); ++i) {

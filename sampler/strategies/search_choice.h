@@ -42,7 +42,7 @@ struct SearchPlan {
   SelectionOptions selection = {};
   Acquisition acquisition = {};
   int models = 1;             // that predict together, see Ensemble
-  bool has_transfer = false;  // candidates are made of records of other shapes, too (other_shapes.h)
+  bool has_transfer = false;  // the search begins with transfer seeds, too (transfer_seeds.h)
 };
 // The plan that a choice makes; errors_of(choice) must be empty.
 SearchPlan plan_of(const SearchChoice& choice);

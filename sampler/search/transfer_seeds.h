@@ -1,6 +1,6 @@
-// Seeds from other shapes, epilogues and targets: the best kernels of the same operator with other extents, with
-// another epilogue, or for another target of the same kind, made candidates of a task by carrying over their decisions.
-// A kernel that is good for one is near a good one for a similar one. Used by tune.cc before anything is measured.
+// Transfer seeds: the best kernels of the same operator with other extents, with another epilogue, or for another
+// target of the same kind, made candidates of a task by carrying over their decisions. What is good for one task is
+// near what is good for a similar one. Used by tune.cc before anything is measured.
 #pragma once
 #include <functional>
 #include <span>
@@ -24,10 +24,10 @@ std::string anchor_of(const std::string& workload);
 // Notes in each state the traces of the best records of the same operator, those of the nearest shapes first, then
 // those of the nearest targets (TaskState::others). Records of the same kind of target only. Errors are those of the
 // database.
-DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database,
-                                 const std::function<bool()>& stop = {});
+DatabaseStatus note_transfer_seeds(std::span<TaskState> states, Database& database,
+                                   const std::function<bool()>& stop = {});
 
 // Makes candidates of what was noted (TaskState::carried), in the same order, each program once. The space is open.
-void carry_other_shapes(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop = {});
+void carry_transfer_seeds(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop = {});
 
 }  // namespace tw

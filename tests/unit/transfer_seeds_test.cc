@@ -1,5 +1,5 @@
-// Seeds from other shapes: what is carried over, that it is legal, and that a search is faster with it.
-#include "sampler/search/other_shapes.h"
+// Transfer seeds: what is carried over, that it is legal, and that a search is faster with it.
+#include "sampler/search/transfer_seeds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,9 +39,9 @@ rule lengths(b: block)
 rules lengths { lengths }
 )tw";
 
-class OtherShapes : public Search {
+class TransferSeeds : public Search {
  protected:
-  OtherShapes() {
+  TransferSeeds() {
     tasks_.clear();
     tasks_.push_back(product(48, 64, 64));
   }
@@ -68,7 +68,7 @@ class OtherShapes : public Search {
     EXPECT_TRUE(both.visit({.after = before}, [&](Record& record) { list.push_back(record); }));
     return list;
   }
-  bool is_told_of_other_shapes() const {
+  bool is_told_of_transfer_seeds() const {
     return std::ranges::any_of(messages_,
                                [](const std::string& text) { return text.find("of other shapes") != text.npos; });
   }
@@ -91,7 +91,7 @@ int trials_until(const std::vector<Record>& records, double seconds) {
   return count;
 }
 
-TEST_F(OtherShapes, ASecondShapeIsTunedInFewerTrials) {
+TEST_F(TransferSeeds, ASecondShapeIsTunedInFewerTrials) {
   rules::Library lengths = library_with(kLengths);
   // The trials of the second shape.
   auto tuned = [&](const std::string& transfer, u64 seed) {
@@ -121,13 +121,13 @@ TEST_F(OtherShapes, ASecondShapeIsTunedInFewerTrials) {
   EXPECT_LE(2 * with_seeds, without);
 }
 
-TEST_F(OtherShapes, TheFirstBatchHasSeedsAndNoProgramComesTwice) {
+TEST_F(TransferSeeds, TheFirstBatchHasSeedsAndNoProgramComesTwice) {
   auto seeded = tuned_second("seeded", "shipped", 1, product(96, 128, 64), 24);
-  EXPECT_TRUE(is_told_of_other_shapes());
+  EXPECT_TRUE(is_told_of_transfer_seeds());
   std::set<std::string> programs;
   for (const Record& record : seeded) EXPECT_TRUE(programs.insert(record.program).second) << record.trace;
   auto plain = tuned_second("plain", "none", 1, product(96, 128, 64), 24);
-  EXPECT_FALSE(is_told_of_other_shapes());
+  EXPECT_FALSE(is_told_of_transfer_seeds());
   auto first_batch = [](const std::vector<Record>& records) {
     std::set<std::string> programs;
     for (const Record& record : records) {
@@ -142,7 +142,7 @@ TEST_F(OtherShapes, TheFirstBatchHasSeedsAndNoProgramComesTwice) {
   EXPECT_LE(with_seeds.size(), common.size() + 5) << "but not all";
 }
 
-TEST_F(OtherShapes, TheSeedAndTheRecordsDecideWhatIsMeasured) {
+TEST_F(TransferSeeds, TheSeedAndTheRecordsDecideWhatIsMeasured) {
   auto once = tuned_second("once", "shipped", 3, product(96, 128, 64), 24);
   auto again = tuned_second("again", "shipped", 3, product(96, 128, 64), 24);
   ASSERT_EQ(once.size(), again.size());
@@ -150,7 +150,7 @@ TEST_F(OtherShapes, TheSeedAndTheRecordsDecideWhatIsMeasured) {
 }
 
 // Shapes that share hardly a factor, some smaller than the tiles of the first, some with other integers to draw from.
-TEST_F(OtherShapes, WhatIsCarriedIsLegalInItsShape) {
+TEST_F(TransferSeeds, WhatIsCarriedIsLegalInItsShape) {
   Database records = database("records");
   FakeMeasurer measurer(by_length);
   Watcher watcher;
@@ -160,7 +160,7 @@ TEST_F(OtherShapes, WhatIsCarriedIsLegalInItsShape) {
     TuneTask task = product(m, n, k);
     TaskState state;
     name_task(state, task, library(), with("shipped"));
-    ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+    ASSERT_TRUE(note_transfer_seeds({&state, 1}, records));
     EXPECT_GE(state.others.size(), 20u);
     open_space(state, library(), with("shipped"), watcher);
     EXPECT_GE(state.carried.size(), 4u) << m;
@@ -175,7 +175,7 @@ TEST_F(OtherShapes, WhatIsCarriedIsLegalInItsShape) {
 }
 
 // Another operator or another kind of target gives nothing; the own records are no seeds.
-TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
+TEST_F(TransferSeeds, OnlyTheSameOperatorAndKindOfTarget) {
   Database records = database("records");
   FakeMeasurer measurer(by_length);
   Watcher watcher;
@@ -183,7 +183,7 @@ TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
   auto noted = [&](TuneTask task) {
     TaskState state;
     name_task(state, task, library(), with("shipped"));
-    EXPECT_TRUE(note_other_shapes({&state, 1}, records));
+    EXPECT_TRUE(note_transfer_seeds({&state, 1}, records));
     return state.others.size();
   };
   auto for_target = [](i64 k, const char* target) {
@@ -201,7 +201,7 @@ TEST_F(OtherShapes, OnlyTheSameOperatorAndKindOfTarget) {
   EXPECT_EQ(noted(for_target(65, "opencl -device=0")), 0u);
 }
 
-TEST_F(OtherShapes, ANewTargetStartsFromTheNearestOne) {
+TEST_F(TransferSeeds, ANewTargetStartsFromTheNearestOne) {
   Database records = database("records");
   FakeMeasurer measurer(by_length);
   Watcher watcher;
@@ -222,14 +222,14 @@ TEST_F(OtherShapes, ANewTargetStartsFromTheNearestOne) {
     task.target.threads = threads;
     TaskState state;
     name_task(state, task, library(), with("shipped"));
-    ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+    ASSERT_TRUE(note_transfer_seeds({&state, 1}, records));
     ASSERT_FALSE(state.others.empty());
     EXPECT_EQ(state.others[0], wanted) << threads;
   }
 }
 
 // With an epilogue the sketch has more instructions; the decisions for the product's own are kept.
-TEST_F(OtherShapes, AnEpilogueIsNoOtherOperator) {
+TEST_F(TransferSeeds, AnEpilogueIsNoOtherOperator) {
   Database records = database("records");
   FakeMeasurer measurer(by_length);
   Watcher watcher;
@@ -237,7 +237,7 @@ TEST_F(OtherShapes, AnEpilogueIsNoOtherOperator) {
   TuneTask task = task_of("matmul", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{64}}}, {"bias", "relu"});
   TaskState state;
   name_task(state, task, library(), with("shipped"));
-  ASSERT_TRUE(note_other_shapes({&state, 1}, records));
+  ASSERT_TRUE(note_transfer_seeds({&state, 1}, records));
   std::vector<std::string> sources = state.others;
   ASSERT_GE(sources.size(), 20u);
   open_space(state, library(), with("shipped"), watcher);

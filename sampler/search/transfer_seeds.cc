@@ -1,4 +1,4 @@
-#include "sampler/search/other_shapes.h"
+#include "sampler/search/transfer_seeds.h"
 
 #include <algorithm>
 #include <cctype>
@@ -18,7 +18,7 @@ namespace tw {
 namespace {
 
 constexpr std::size_t kMostSources = 4, kMostTraces = 32;
-constexpr int kTries = 4;  // of a trace that is rejected in the new shape
+constexpr int kTries = 4;  // of a trace that is rejected here
 
 bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
@@ -150,7 +150,7 @@ std::string anchor_of(const std::string& workload) {
   return anchor.append(workload, begin, workload.find("\n  }", last) - begin);
 }
 
-DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database, const std::function<bool()>& stop) {
+DatabaseStatus note_transfer_seeds(std::span<TaskState> states, Database& database, const std::function<bool()>& stop) {
   auto workloads = database.workloads();
   if (!workloads) return DatabaseError{workloads.error()};
   std::map<std::string, std::vector<ComparedWorkload>> of_operator;
@@ -170,7 +170,7 @@ DatabaseStatus note_other_shapes(std::span<TaskState> states, Database& database
   return Done{};
 }
 
-void carry_other_shapes(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
+void carry_transfer_seeds(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
   CandidateBuilder builder(state.space);
   HashSet programs;
   std::map<Hash128, int> sketches;  // of traces without their decisions: looking for one may take a while
