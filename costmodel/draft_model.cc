@@ -14,48 +14,66 @@ constexpr double kSeenNear = 0.7;
 
 double issued_in(const StoreProfile& profile) { return std::max(profile.compute, profile.latency); }
 
-double waiting_in(const StoreProfile& profile, double cycles) {
-  return std::max(0.0, cycles - issued_in(profile) - profile.overhead);
+// By which waiting is divided where threads share the work.
+double waiting_speed_up(const StoreProfile& profile, const MachineRates& rates) {
+  bool from_memory = profile.traffic[2] > 0;
+  return from_memory ? std::min(profile.speed_up, rates.memory_speed_up) : profile.speed_up;
 }
 
 }  // namespace
 
 double seconds_of(const StoreProfile& profile, const MachineRates& rates) {
-  double cycles = profile.cycles(rates);
-  double waiting = waiting_in(profile, cycles);
-  bool from_memory = profile.traffic[2] > 0;
-  double waiting_speed_up = from_memory ? std::min(profile.speed_up, rates.memory_speed_up) : profile.speed_up;
-  return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up) / kClock;
+  double cycles = profile.cycles(rates), work = issued_in(profile) + profile.overhead;
+  double waiting = std::max(0.0, cycles - work);
+  return ((cycles - waiting) / profile.speed_up + waiting / waiting_speed_up(profile, rates)) / kClock;
+}
+
+DraftSum::Cycles& DraftSum::Cycles::operator+=(const Cycles& other) {
+  issued += other.issued, overhead += other.overhead, near += other.near, far += other.far;
+  return *this;
 }
 
 void DraftSum::start() {
-  seconds_ = kCall;
-  cycles_ = issued_ = overhead_ = near_ = far_ = body_runs_ = 0;
+  started_seconds_ = kCall;
+  all_ = nest_cycles_ = nest_time_ = {};
+  cycles_ = time_ = body_runs_ = 0;
+  nest_ = -1;
   started_.clear();
+}
+
+void DraftSum::close_nest() {
+  cycles_ += nest_cycles_.all(), time_ += nest_time_.all();
+  nest_cycles_ = nest_time_ = {};
 }
 
 void DraftSum::add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile) {
   if (store.is_prepack) return;
-  seconds_ += seconds_of(profile, rates_);
-  issued_ += issued_in(profile);
-  overhead_ += profile.overhead;
+  i64 nest = store.depth > 0 ? i64{program.chain[store.first_loop]} : -1;
+  if (nest < 0 || nest != nest_) close_nest();
+  nest_ = nest;
+  Cycles cycles{issued_in(profile), profile.overhead, profile.waiting_for_near(rates_),
+                profile.waiting_for_far(rates_)};
+  double faster = profile.speed_up, comes_faster = waiting_speed_up(profile, rates_);
+  nest_cycles_ += cycles, all_ += cycles;
+  nest_time_ +=
+      {cycles.issued / faster, cycles.overhead / faster, cycles.near / comes_faster, cycles.far / comes_faster};
   body_runs_ += profile.body_runs;
-  cycles_ += profile.cycles(rates_);
-  near_ += profile.waiting_for_near(rates_);
-  far_ += profile.waiting_for_far(rates_);
   if (profile.starts == 0) return;
   u32 p = 0;
   while (program.loop_of(store, p).kind != LoopKind::Parallel) ++p;
   u32 loop = program.chain[store.first_loop + p];
   if (std::find(started_.begin(), started_.end(), loop) != started_.end()) return;
   started_.push_back(loop);
-  seconds_ += profile.starts * rates_.parallel_start / kClock;
+  started_seconds_ += profile.starts * rates_.parallel_start / kClock;
 }
 
+double DraftSum::seconds() const { return started_seconds_ + (time_ + nest_time_.all()) / kClock; }
+
 double DraftSum::seconds_with(double code_cycles) const {
-  double second =
-      cycles_ > 0 ? seconds_ / cycles_ : 1 / kClock;  // of a cycle of one core, where threads share the work
-  return (std::hypot(code_cycles, kSeenNear * near_) + overhead_ + far_) * second;
+  double cycles = cycles_ + nest_cycles_.all();
+  // Of a cycle of one core, where threads share the work.
+  double second = cycles > 0 ? seconds() / cycles : 1 / kClock;
+  return (std::hypot(code_cycles, kSeenNear * all_.near) + all_.overhead + all_.far) * second;
 }
 
 const DraftSum& DraftModel::sum(const Program& program) {

@@ -13,20 +13,31 @@ class DraftSum {
   explicit DraftSum(const MachineRates& rates) : rates_(rates) {}
   void start();
   void add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile);
-  double seconds() const { return seconds_; }
+  double seconds() const;
   // Cycles of one core that the bodies of loops issue. They follow from the tile and from what is unrolled and
   // vectorized; programs that differ in outer loops only have the same.
-  double issued() const { return issued_; }
+  double issued() const { return all_.issued; }
   // How often the bodies run: less where more of a sum is unrolled, which issues the same.
   double body_runs() const { return body_runs_; }
   // seconds() where it is known what the machine code issues: `code_cycles` of one core, LlvmCompiler::cycles().
   double seconds_with(double code_cycles) const;
 
  private:
+  // Cycles of stores whose waiting overlaps: what bodies issue, around loops, waiting for near and for far lines.
+  struct Cycles {
+    double issued = 0, overhead = 0, near = 0, far = 0;
+    Cycles& operator+=(const Cycles& other);
+    double all() const { return issued + overhead + seen_waiting(issued, near) + far; }
+  };
+  void close_nest();
+
   MachineRates rates_;
-  double seconds_ = 0;
-  // Cycles of one core: all, what bodies issue, around loops, waiting for near and for far lines.
-  double cycles_ = 0, issued_ = 0, overhead_ = 0, near_ = 0, far_ = 0;
+  double started_seconds_ = 0;    // of calling and of starting threads
+  Cycles all_;                    // of one core
+  double cycles_ = 0, time_ = 0;  // of the nests that are complete, on one core and on all threads
+  // Stores of one nest of loops: the tile and what writes it out, for instance.
+  i64 nest_ = -1;  // its outermost loop
+  Cycles nest_cycles_, nest_time_;
   double body_runs_ = 0;
   std::vector<u32> started_;  // parallel loops
 };

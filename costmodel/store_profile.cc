@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/cost.h"
@@ -25,10 +26,13 @@ constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 // A cache keeps data that is used again if it takes up to kAllKept of its size, and nothing of it beyond kNothingKept.
 constexpr double kAllKept = 0.8, kNothingKept = 1.4;
+constexpr double kFromL2 = 0.3;       // of the waiting for a line that was read ahead into L2 and that L1 has lost
 constexpr double kSeenWaiting = 0.7;  // for single lines from far caches
 // Bytes; the hardware does not read ahead over steps as large: into L2, into L1.
 constexpr double kFarStep = 1024, kFarStepFromL2 = 4096;
-constexpr double kFewRows = 64;  // as many far rows are within reach of the first address cache
+constexpr double kL1Sets = 64;        // of any size: a page has as many lines
+constexpr double kManyOfASet = 1.25;  // in ways: fewer lines are hardly missed
+constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
@@ -89,6 +93,11 @@ double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
 }
 
+// Lines of runs that begin with lines.
+double lines_of_runs(const Use& use, u32 level, double element_bytes, double line) {
+  return use.elements[level] / use.run[level] * std::ceil(use.run[level] * element_bytes / line);
+}
+
 // The hardware does not read the first line of a run ahead, only those that follow. What share of the lines that the
 // loops from `level` on touch are first ones; 0 if they are all one run.
 double first_lines(const Use& use, u32 level, double element_bytes, double line) {
@@ -118,9 +127,11 @@ double StoreProfile::waiting_for_far(const MachineRates& rates) const {
 }
 
 double StoreProfile::cycles(const MachineRates& rates) const {
-  double work = std::max(compute, latency), near = waiting_for_near(rates);
-  return work + overhead + 0.2 * std::min(work, near) + std::max(0.0, near - work) + waiting_for_far(rates);
+  double issued = std::max(compute, latency);
+  return issued + overhead + seen_waiting(issued, waiting_for_near(rates)) + waiting_for_far(rates);
 }
+
+double seen_waiting(double issued, double near) { return 0.2 * std::min(issued, near) + std::max(0.0, near - issued); }
 
 void StoreProfiler::start(const FlatProgram& program) {
   program_bytes_ = 0;
@@ -360,12 +371,23 @@ void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, Stor
   out.overhead = runs / out.trip_count * kLoopEntry;
 }
 
-// Cache lines that the inner loops touch.
-double StoreProfiler::lines(const FlatProgram& program, const Use& use, u32 level) const {
-  const FlatBuffer& buffer = program.buffers[use.buffer];
-  double run_bytes = use.run[level] * buffer.element_bytes;
-  double runs = use.elements[level] / use.run[level];
-  return runs * std::ceil(run_bytes / target_.cache_line);
+// Do the runs of a use begin with cache lines? The loops that go from run to run then move by whole lines.
+bool StoreProfiler::begins_lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
+  double element_bytes = program.buffers[use.buffer].element_bytes;
+  for (u32 p = 0; p < store.depth; ++p) {
+    bool is_inside_run = p >= level && use.stride[p] < use.run[level];
+    if (!use.moved[p] || is_inside_run || extent_of(program, store, p) == 1) continue;
+    if (std::fmod(use.stride[p] * element_bytes, target_.cache_line) != 0) return false;
+  }
+  return true;
+}
+
+// Cache lines that the inner loops touch. A run that begins anywhere touches a part of one more, on average.
+double StoreProfiler::lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
+  double element_bytes = program.buffers[use.buffer].element_bytes, runs = use.elements[level] / use.run[level];
+  if (runs > 1 && !begins_lines(program, store, use, level))
+    return runs * ((use.run[level] - 1) * element_bytes / target_.cache_line + 1);
+  return lines_of_runs(use, level, element_bytes, target_.cache_line);
 }
 
 // The position behind that of the innermost loop that stays a loop and moves the access; 0 = there is none.
@@ -390,15 +412,41 @@ bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double 
          use.run[behind] * element_bytes < kFarStep / 2 && rows > kFewRows;
 }
 
+// Bytes of L1 that the lines of a use take. Rows that lie a multiple of a large power of two apart share few sets: more
+// of them than there are ways take the room of all sets.
+double StoreProfiler::bytes_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
+  double all = lines(program, store, use, level), line = target_.cache_line;
+  double ways = static_cast<double>(target_.l1_bytes) / (kL1Sets * line);
+  u32 p = store.depth;  // behind the innermost loop that goes from row to row
+  while (p > level && !(use.moved[p - 1] && use.stride[p - 1] >= use.run[level])) --p;
+  if (p == level) return all * line;
+  double element_bytes = program.buffers[use.buffer].element_bytes, step = use.stride[p - 1] * element_bytes / line;
+  if (step != std::floor(step)) return all * line;
+  double of_a_row = std::ceil(use.run[level] * element_bytes / line), rows = extent_of(program, store, p - 1);
+  auto apart = static_cast<double>(std::gcd(static_cast<i64>(step), static_cast<i64>(kL1Sets)));
+  double of_a_set = std::ceil(rows * apart / kL1Sets) * std::ceil(of_a_row / apart);
+  return of_a_set > kManyOfASet * ways ? std::max(all, of_a_set * kL1Sets) * line : all * line;
+}
+
 void StoreProfiler::measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
   set_bytes_.assign(store.depth + 1, 0);
+  l1_bytes_.assign(store.depth + 1, 0);
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
     if (buffer.buffer->scope == Scope::Register) continue;
     for (u32 p = 0; p <= store.depth; ++p) {
-      set_bytes_[p] += lines(program, use, std::max(p, program.home_depth(buffer))) * target_.cache_line;
+      u32 level = std::max(p, program.home_depth(buffer));
+      set_bytes_[p] += lines(program, store, use, level) * target_.cache_line;
+      l1_bytes_[p] += bytes_in_l1(program, store, use, level);
     }
   }
+}
+
+// The first position from which on the loops' data stay in a cache, with what is read ahead, which takes as much room.
+u32 kept_from(const std::vector<double>& set_bytes, double cache_bytes) {
+  u32 kept = 0;
+  while (kept + 1 < set_bytes.size() && missing_share(2 * set_bytes[kept], cache_bytes) > 0) ++kept;
+  return kept;
 }
 
 // For each cache, from the innermost loop outwards: the share of a loop's data that the cache has lost, and that it had
@@ -412,15 +460,15 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
   for (std::size_t cache = 0; cache < 3; ++cache) {
     if (sizes[cache] <= 0) continue;
     auto bytes = static_cast<double>(sizes[cache]);
-    u32 kept = 0;  // twice the bytes, since what is read ahead takes room too
-    while (kept < store.depth && missing_share(2 * set_bytes_[kept], bytes) > 0) ++kept;
+    const std::vector<double>& touched_by = cache == 0 ? l1_bytes_ : set_bytes_;
+    u32 kept = kept_from(touched_by, bytes), kept_in_l1 = kept_from(l1_bytes_, static_cast<double>(sizes[0]));
     double missing = 0;
     for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {
-      double touched = p > 0 ? set_bytes_[p] : std::max(set_bytes_[0], program_bytes_);
+      double touched = p > 0 ? touched_by[p] : std::max(touched_by[0], program_bytes_);
       double more = missing_share(touched, bytes) - missing;
       if (more <= 0) continue;
       missing += more;
-      for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept}, out);
+      for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept, kept_in_l1}, out);
     }
   }
 }
@@ -430,10 +478,10 @@ void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& sto
   const FlatBuffer& buffer = program.buffers[use.buffer];
   if (buffer.buffer->scope == Scope::Register) return;
   u32 home = program.home_depth(buffer);
-  bool fits = lines(program, use, home) * target_.cache_line <= refill.cache_bytes * kAllKept / 2;
+  bool fits = lines(program, store, use, home) * target_.cache_line <= refill.cache_bytes * kAllKept / 2;
   if (!buffer.is_param && fits) return;
   u32 level = std::max(refill.from, home);
-  double moved_lines = lines(program, use, level) * refill.share * (use.is_write ? 2 : 1);
+  double moved_lines = lines(program, store, use, level) * refill.share * (use.is_write ? 2 : 1);
   // A chain of loops that stand still for this operand does not bring it again while its part fits.
   bool brings = !fits;
   for (u32 p = refill.from; p-- > 0;) {
@@ -443,10 +491,14 @@ void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& sto
   out.traffic[refill.cache] += moved_lines * target_.cache_line;
   bool is_far = refill.cache > 0;
   bool is_strided = use.is_irregular || (use.is_read && is_far_apart(store, use, buffer.element_bytes, is_far));
-  double single = is_strided ? 1
-                  : is_far && !use.is_write
-                      ? first_lines(use, std::max(refill.kept, home), buffer.element_bytes, target_.cache_line)
-                      : 0;
+  auto firsts = [&](u32 kept) {
+    return first_lines(use, std::max(kept, home), buffer.element_bytes, target_.cache_line);
+  };
+  // The second line of a run that begins in the middle of one comes with the first.
+  double single = is_strided ? std::min(1.0, lines_of_runs(use, level, buffer.element_bytes, target_.cache_line) /
+                                                 lines(program, store, use, level))
+                  : is_far && !use.is_write ? std::max(firsts(refill.kept), kFromL2 * firsts(refill.kept_in_l1))
+                                            : 0;
   out.strided_lines[refill.cache] += moved_lines * single;
   out.streamed_lines[refill.cache] += moved_lines * (1 - single);
 }

@@ -67,6 +67,9 @@ struct StoreProfile {
   double strided_from_l2() const;
 };
 
+// Cycles of waiting for near lines that arithmetic does not hide.
+double seen_waiting(double issued, double near);
+
 // Makes profiles. Reuses its memory between calls: one per thread.
 class StoreProfiler {
  public:
@@ -95,7 +98,7 @@ class StoreProfiler {
     double cache_bytes;
     u32 from;
     double share;
-    u32 kept;  // what the loops from here on touch stays in the cache
+    u32 kept, kept_in_l1;  // what the loops from here on touch stays in the cache, in L1
   };
   void measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses);
   void add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use, const Refill& refill,
@@ -105,14 +108,16 @@ class StoreProfiler {
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   u32 behind_mover(const FlatStore& store, const Use& use) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const;
-  double lines(const FlatProgram& program, const Use& use, u32 level) const;
+  double bytes_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
+  bool begins_lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
+  double lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
 
   FeatureTarget target_;
   double program_bytes_ = 0;  // of all parameters that the call touches
   std::vector<bool> is_counted_;
   std::vector<LoopRole> roles_;
   int inner_ = -1;  // chain position of the innermost loop that stays a loop
-  std::vector<double> set_bytes_;
+  std::vector<double> set_bytes_, l1_bytes_;
 };
 
 }  // namespace tw
