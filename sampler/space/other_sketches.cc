@@ -331,12 +331,24 @@ int find_counterpart(CandidateSpace& space, const Trace& trace) {
   return best >= 0 ? best : most_alike(space.space.sketches, trace);
 }
 
+void take_valid(const JointPrior& prior, const std::vector<Decision>& wanted, std::vector<Decision>& decisions) {
+  if (std::vector<Decision> all = wanted; prior.fit(all)) {
+    decisions = std::move(all);
+    return;
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == decisions[i]) continue;
+    std::vector<Decision> kept = decisions;
+    kept[i] = wanted[i];
+    if (prior.fit(kept)) decisions = std::move(kept);
+  }
+}
+
 bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace,
                      const std::function<bool(std::size_t sample)>& keep, Candidate& candidate, Rng& rng) {
   const Sketch& to = space.space.sketches[static_cast<std::size_t>(sketch)];
   std::vector<Decision> decisions(to.trace.sample_count());
   if (!to.prior->draw(decisions, rng)) return false;
-  // All at once, or one after the other as far as they satisfy the conditions.
   std::vector<Decision> wanted = decisions;
   std::vector<const Instruction*> alike = samples_alike(trace, to.trace);
   std::size_t sample = 0;
@@ -345,15 +357,7 @@ bool carry_decisions(const CandidateSpace& space, int sketch, const Trace& trace
     if (alike[sample] && keep(sample)) wanted[sample] = carried(*alike[sample], instruction);
     ++sample;
   }
-  if (std::vector<Decision> all = wanted; to.prior->fit(all)) {
-    decisions = std::move(all);
-  } else {
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      std::vector<Decision> kept = decisions;
-      kept[i] = wanted[i];
-      if (to.prior->fit(kept)) decisions = std::move(kept);
-    }
-  }
+  take_valid(*to.prior, wanted, decisions);
   candidate.sketch = sketch;
   candidate.decisions = std::move(decisions);
   return true;

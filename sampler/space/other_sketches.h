@@ -20,6 +20,10 @@ int find_sketch(CandidateSpace& space, const Trace& trace);
 // numbers; or else the one of the space with most instructions in common. Returns as with_fork() does.
 int find_counterpart(CandidateSpace& space, const Trace& trace);
 
+// Takes the decisions that are wanted in place of valid ones: all at once, or one after the other as far as they
+// satisfy the conditions.
+void take_valid(const JointPrior& prior, const std::vector<Decision>& wanted, std::vector<Decision>& decisions);
+
 // Makes the candidate one of that sketch, with the decisions of the trace for samples that both have: of several
 // integers the nearest one is taken, and what does not satisfy the conditions is drawn as by CandidateBuilder::draw(),
 // as are decisions for which `keep` says false. Tiles become legal when the candidate is built. False if the sketch has

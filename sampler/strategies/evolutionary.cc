@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sampler/strategies/learned_prior.h"
 #include "sampler/strategies/proposer.h"
 #include "sampler/strategies/strategies.h"
 
@@ -22,6 +23,17 @@ void keep_best_drafts(std::vector<Candidate>& candidates, int wanted) {
   for (int i = best; i < static_cast<int>(candidates.size()) && static_cast<int>(kept.size()) < wanted; i += step)
     kept.push_back(candidates[i]);
   candidates = std::move(kept);
+}
+
+// Fresh candidates, a share of them by what good programs decided, if there are any; the others in turn of all
+// sketches.
+std::vector<Candidate> draw_some(Proposer& proposer, const Round& round, int count, double learned_share) {
+  LearnedPrior learned(round.elites);
+  int sketches = static_cast<int>(round.space.space.sketches.size());
+  return proposer.build_new(count, 1, [&](int item, Candidate& candidate, Rng& rng) {
+    bool is_learned = !learned.is_empty() && rng.uniform() < learned_share;
+    return is_learned ? learned.draw(round.space, candidate, rng) : proposer.draw(item % sketches, candidate, rng);
+  });
 }
 
 // One generation: children of parents drawn by score, more than wanted, the best drafts of which survive.
@@ -66,7 +78,8 @@ std::size_t drawn_by_weight(const std::vector<double>& cumulative, Rng& rng) {
 std::vector<Candidate> Evolutionary::propose(const Round& round) {
   Proposer proposer(round);
   int wanted = population_for(round.count, options_.population);
-  std::vector<Candidate> population = proposer.draws(options_.draws * wanted / options_.population, 1);
+  std::vector<Candidate> population =
+      draw_some(proposer, round, options_.draws * wanted / options_.population, options_.learned_draws);
   keep_best_drafts(population, wanted);
   int kept = std::min<int>(static_cast<int>(round.elites.size()), static_cast<int>(wanted * options_.measured_ratio));
   population.insert(population.end(), round.elites.begin(), round.elites.begin() + kept);
@@ -102,6 +115,7 @@ StrategyKind evolutionary_strategy() {
           .begins_with_draft = true,
           .settings = {{"population", usual.population, 4, 65536, true},
                        {"draws", usual.draws, 1, 1 << 20, true},
+                       {"learned_draws", usual.learned_draws, 0, 1, false},
                        {"measured_ratio", usual.measured_ratio, 0, 1, false},
                        {"generations", usual.generations, 0, 1000, true},
                        {"mutate_probability", usual.mutate_probability, 0, 1, false},
@@ -110,6 +124,7 @@ StrategyKind evolutionary_strategy() {
             return std::make_unique<Evolutionary>(
                 EvolutionOptions{.population = settings.whole("population"),
                                  .draws = settings.whole("draws"),
+                                 .learned_draws = settings.number("learned_draws"),
                                  .measured_ratio = settings.number("measured_ratio"),
                                  .generations = settings.whole("generations"),
                                  .mutate_probability = settings.number("mutate_probability"),

@@ -11,6 +11,7 @@ namespace tw {
 struct EvolutionOptions {
   int population = 512;         // for a batch of kFullBatch; a smaller one is searched with a smaller population
   int draws = 1024;             // fresh draws per round, of which the best drafts are kept; smaller likewise
+  double learned_draws = 0.5;   // share of them that goes by the decisions of good programs (learned_prior.h)
   double measured_ratio = 0.2;  // share of the population that measured candidates may take
   int generations = 4;
   double mutate_probability = 0.85;
