@@ -66,6 +66,7 @@ const std::vector<Key<Arm>>& arm_keys() {
       {"objective", [](const Item& item, Arm& arm) { decode_objective(item, arm.objective); }},
       {"trials", [](const Item& item, Arm& arm) { decode_count(item, arm.trials); }},
       {"learns_from", [](const Item& item, Arm& arm) { decode_names(item, arm.learns_from); }},
+      {"learns_by", [](const Item& item, Arm& arm) { decode_name(item, arm.learns_by); }},
   };
   return keys;
 }
@@ -101,6 +102,11 @@ std::string with(const std::string& what, const std::string& problem) {
 
 }  // namespace
 
+const Arm* find_arm(const Experiment& experiment, const std::string& name) {
+  auto found = std::ranges::find(experiment.arms, name, &Arm::name);
+  return found == experiment.arms.end() ? nullptr : &*found;
+}
+
 std::string problems_of(const Experiment& experiment, const LoadedList& list) {
   std::vector<std::string> tasks, arms;
   for (const TuneTask& task : list.tasks) tasks.push_back(task.name);
@@ -111,6 +117,8 @@ std::string problems_of(const Experiment& experiment, const LoadedList& list) {
     arms.push_back(arm.name);
     for (const std::string& task : arm.learns_from)
       out += with(cat("arm `", arm.name, "`: learns_from"), missing(task, tasks));
+    if (!arm.learns_by.empty() && !find_arm(experiment, arm.learns_by))
+      out += cat("arm `", arm.name, "`: learns_by: no arm `", arm.learns_by, "`\n");
     if (!arm.rules.empty() && !list.library.find_set(arm.rules))
       out += with(cat("arm `", arm.name, "`: rules"), missing(arm.rules, list.library.set_names()));
     std::string error;

@@ -18,9 +18,10 @@ struct Arm {
   std::string model = "auto";
   Objective objective = Objective::Usual;
   i64 trials = 0;  // 0 = as many as the experiment says
-  // Tasks of the list that are tuned before, each with as many trials as the arm has: the cost model that has
-  // learned from them is the global one of the arm's searches (costmodel/transfer_model.h).
+  // Tasks of the list that are tuned before, each with as many trials as the arm has: a cost model of the arm's kind
+  // that has learned from them is the global one of its searches (costmodel/transfer_model.h).
   std::vector<std::string> learns_from;
+  std::string learns_by;  // the arm that tunes these; "" = this one. Models of several arms learn from the same then.
 };
 
 struct Experiment {
@@ -35,6 +36,9 @@ struct Experiment {
 
 // nullopt after errors, which are in `messages` with their places. The path of the list is relative to the file.
 std::optional<Experiment> load_experiment(const std::string& path, std::string& messages);
+
+// The arm of this name; null if there is none.
+const Arm* find_arm(const Experiment& experiment, const std::string& name);
 
 // What of it does not fit its list, a sentence a line: tasks, rule sets, models to begin with, arms of one name; "" if
 // nothing is wrong.

@@ -198,17 +198,22 @@ bool measure_rates(StoredResults& results) {
 }
 
 // The model of an arm that learns from other tasks; nullopt after a message.
-std::optional<std::string> learn_from_others(const Surroundings& with, const Arm& arm, i64 trials, int seed) {
+std::optional<std::string> learn_from_others(const Surroundings& with, const Arm& arm, const Arm& tuner, i64 trials,
+                                             int seed) {
   std::vector<TuneTask> sources;
   for (const TuneTask* task : tasks_of(with.list, arm.learns_from)) sources.push_back(*task);
   std::string problem;
-  std::string model = learned_model(with, sources, arm, trials, static_cast<u64>(seed), problem);
+  std::string model = learned_model(with, sources, arm, tuner, trials, static_cast<u64>(seed), problem);
   if (problem.empty()) return model;
   say(cat(arm.name, ", seed ", seed, ", learning from others: ", problem));
   return std::nullopt;
 }
 
-// What of an experiment the options want. False after a message.
+bool is_chosen(const Options& options, const Arm& arm) {
+  return options.arms.empty() || std::ranges::find(options.arms, arm.name) != options.arms.end();
+}
+
+// Changes of an experiment that the options want. False after a message.
 bool choose(Experiment& experiment, const Options& options) {
   if (!options.tasks.empty()) experiment.tasks = options.tasks;
   for (Arm& arm : experiment.arms)
@@ -219,10 +224,6 @@ bool choose(Experiment& experiment, const Options& options) {
   for (const std::string& arm : options.arms) {
     if (std::ranges::find(names, arm) == names.end())
       return say(cat("--arms: no arm `", arm, "`; there are ", join(names, ", "))), false;
-  }
-  if (!options.arms.empty()) {
-    std::erase_if(experiment.arms,
-                  [&](const Arm& arm) { return std::ranges::find(options.arms, arm.name) == options.arms.end(); });
   }
   return true;
 }
@@ -250,11 +251,13 @@ int run_experiment(const std::string& file, const Options& options, Measurer* me
   std::vector<Cell> cells;
   for (const TuneTask* task : tasks) {
     for (const Arm& arm : experiment->arms) {
+      if (!is_chosen(options, arm)) continue;
       Cell& cell = cells.emplace_back(Cell{task, count_flops(task->program.program), &arm, {}, {}});
       i64 trials = arm.trials > 0 ? arm.trials : experiment->trials;
+      const Arm* tuner = arm.learns_by.empty() ? &arm : find_arm(*experiment, arm.learns_by);
       for (int seed = 0; seed < experiment->seeds && !stop_wanted; ++seed) {
         auto [model, is_new] = learned.try_emplace({&arm, seed}, "");
-        if (is_new && !arm.learns_from.empty()) model->second = learn_from_others(with, arm, trials, seed);
+        if (is_new && !arm.learns_from.empty()) model->second = learn_from_others(with, arm, *tuner, trials, seed);
         if (!model->second) return stop_wanted ? kInterrupted : kNotReached;
         ArmRun run = run_arm(with, *task, arm, trials, static_cast<u64>(seed), *model->second);
         unknown += run.unknown, problems += run.seconds.empty();

@@ -1,9 +1,14 @@
 #include "bench/experiments/run_arm.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "bench/experiments/curves.h"
+#include "costmodel/make_model.h"
+#include "dsl/base/text.h"
 #include "sampler/tasks/global_model.h"
+#include "sampler/tasks/model_data.h"
 
 namespace tw::bench {
 namespace {
@@ -38,6 +43,12 @@ void remove_database(const std::string& path) {
   for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path + end, ignored);
 }
 
+std::string sources_path(const std::string& scratch, const Arm& tuner, u64 seed) {
+  std::string name = tuner.name;
+  std::ranges::replace_if(name, [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return cat(scratch.substr(0, scratch.rfind('.')), ".", name, ".", seed, ".db");
+}
+
 TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
                        u64 seed) {
   std::map<std::string, const StoredResults::OfTask*> known;  // by name
@@ -63,13 +74,11 @@ TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& ta
 }
 
 TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
-                          ArmRun& run) {
-  remove_database(with.scratch);
-  DatabaseResult<Database> database = Database::open(with.scratch, DatabaseMode::Write);
+                          const std::string& path, ArmRun& run) {
+  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Write);
   if (!database) return run.problem = database.error(), TuneResult();
   Collector collector(run, with.results);
   TuneResult result = tune(tasks, with.list.library, options, *database, with.measurer, collector, with.stop);
-  remove_database(with.scratch);
   for (const Record& record : collector.measured()) {
     if (!with.results.add(record)) run.problem = "the stored results cannot be written";
   }
@@ -92,20 +101,29 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
     if (!named) return run;
     options.global_model = std::move(*named);
   }
-  TuneResult result = tune_and_store(with, {task}, options, run);
+  remove_database(with.scratch);
+  TuneResult result = tune_and_store(with, {task}, options, with.scratch, run);
+  remove_database(with.scratch);
   run.wall_seconds = result.seconds, run.search_seconds = result.search_seconds;
   run.training_seconds = result.profile.training, run.candidates = result.candidates;
   return run;
 }
 
-std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
-                          u64 seed, std::string& problem) {
+std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm,
+                          const Arm& tuner, i64 trials, u64 seed, std::string& problem) {
   ArmRun run;
-  TuneOptions options = options_of(with, tasks, arm, trials, seed);
-  options.keep_model = true;
-  TuneResult result = tune_and_store(with, tasks, options, run);
-  problem = run.problem.empty() && result.model_bytes.empty() ? "its model has learned nothing" : run.problem;
-  return problem.empty() ? result.model_bytes : "";
+  std::string path = sources_path(with.scratch, tuner, seed);
+  tune_and_store(with, tasks, options_of(with, tasks, tuner, trials, seed), path, run);
+  if (!run.problem.empty()) return problem = run.problem, "";
+  MadeModel made = make_model(arm.model, model_columns(arm.model), seed, {.objective = arm.objective});
+  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Read);
+  ModelData data{.features = feature_kind_of(arm.model)};
+  if (!made.model || !database) return problem = made.model ? database.error() : made.note, "";
+  if (DatabaseStatus read = add_model_data(data, *database); !read) return problem = read.error(), "";
+  TrainReport report = made.model->update(data.data, Effort::Full);
+  if (report.passes == 0)
+    return problem = report.problem.empty() ? "its model has learned nothing" : report.problem, "";
+  return made.model->save();
 }
 
 }  // namespace tw::bench
