@@ -13,6 +13,7 @@ if [[ ${1-} == --faults ]]; then
 fi
 chosen=" $* "
 mkdir -p "$scratch"
+find "$scratch" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +  # files that are there no longer
 git archive HEAD | tar -x -m -C "$scratch"
 cd "$scratch"
 # The peers have nothing to do with what is planted.
