@@ -16,6 +16,8 @@ inline constexpr FeatureKind kFeatureKinds[] = {FeatureKind::Stores, FeatureKind
                                                 FeatureKind::Knobs, FeatureKind::Tokens};
 
 const char* name_of(FeatureKind kind);  // "stores", "loops", "relation", "knobs", "tokens"
+// False: the rows follow from the trace and its decisions, without replaying it.
+constexpr bool needs_program(FeatureKind kind) { return kind != FeatureKind::Knobs && kind != FeatureKind::Tokens; }
 // Numbers in a row.
 int columns_of(FeatureKind kind);
 

@@ -17,8 +17,7 @@ void RowExtractor::extract(const Program& program, const Trace& trace, std::span
   draft_seconds_ = draft_.seconds(program);
   if (kind_ == FeatureKind::Loops) loops_.extract(program, rows);
   if (kind_ == FeatureKind::Relation) relation_.extract(program, rows);
-  if (kind_ == FeatureKind::Knobs) extract_knobs(trace, decisions, rows);
-  if (kind_ == FeatureKind::Tokens) extract_tokens(trace, decisions, rows);
+  if (!needs_program(kind_)) extract_trace_rows(kind_, trace, decisions, rows);
 }
 
 }  // namespace tw

@@ -93,6 +93,13 @@ double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
 }
 
+// The first position from which on the loops' data stay in a cache, with what is read ahead, which takes as much room.
+u32 kept_from(const std::vector<double>& touched, double cache_bytes) {
+  u32 kept = 0;
+  while (kept + 1 < touched.size() && missing_share(2 * touched[kept], cache_bytes) > 0) ++kept;
+  return kept;
+}
+
 // Lines of runs that begin with lines.
 double lines_of_runs(const Use& use, u32 level, double element_bytes, double line) {
   return use.elements[level] / use.run[level] * std::ceil(use.run[level] * element_bytes / line);
@@ -414,7 +421,7 @@ bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double 
 
 // Bytes of L1 that the lines of a use take. Rows that lie a multiple of a large power of two apart share few sets: more
 // of them than there are ways take the room of all sets.
-double StoreProfiler::bytes_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
+double StoreProfiler::room_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
   double all = lines(program, store, use, level), line = target_.cache_line;
   double ways = static_cast<double>(target_.l1_bytes) / (kL1Sets * line);
   u32 p = store.depth;  // behind the innermost loop that goes from row to row
@@ -430,23 +437,16 @@ double StoreProfiler::bytes_in_l1(const FlatProgram& program, const FlatStore& s
 
 void StoreProfiler::measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
   set_bytes_.assign(store.depth + 1, 0);
-  l1_bytes_.assign(store.depth + 1, 0);
+  l1_room_.assign(store.depth + 1, 0);
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
     if (buffer.buffer->scope == Scope::Register) continue;
     for (u32 p = 0; p <= store.depth; ++p) {
       u32 level = std::max(p, program.home_depth(buffer));
       set_bytes_[p] += lines(program, store, use, level) * target_.cache_line;
-      l1_bytes_[p] += bytes_in_l1(program, store, use, level);
+      l1_room_[p] += room_in_l1(program, store, use, level);
     }
   }
-}
-
-// The first position from which on the loops' data stay in a cache, with what is read ahead, which takes as much room.
-u32 kept_from(const std::vector<double>& set_bytes, double cache_bytes) {
-  u32 kept = 0;
-  while (kept + 1 < set_bytes.size() && missing_share(2 * set_bytes[kept], cache_bytes) > 0) ++kept;
-  return kept;
 }
 
 // For each cache, from the innermost loop outwards: the share of a loop's data that the cache has lost, and that it had
@@ -460,12 +460,11 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
   for (std::size_t cache = 0; cache < 3; ++cache) {
     if (sizes[cache] <= 0) continue;
     auto bytes = static_cast<double>(sizes[cache]);
-    const std::vector<double>& touched_by = cache == 0 ? l1_bytes_ : set_bytes_;
-    u32 kept = kept_from(touched_by, bytes), kept_in_l1 = kept_from(l1_bytes_, static_cast<double>(sizes[0]));
+    const std::vector<double>& touched = cache == 0 ? l1_room_ : set_bytes_;
+    u32 kept = kept_from(touched, bytes), kept_in_l1 = kept_from(l1_room_, static_cast<double>(sizes[0]));
     double missing = 0;
     for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {
-      double touched = p > 0 ? touched_by[p] : std::max(touched_by[0], program_bytes_);
-      double more = missing_share(touched, bytes) - missing;
+      double more = missing_share(p > 0 ? touched[p] : std::max(touched[0], program_bytes_), bytes) - missing;
       if (more <= 0) continue;
       missing += more;
       for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept, kept_in_l1}, out);

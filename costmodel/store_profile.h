@@ -108,7 +108,7 @@ class StoreProfiler {
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   u32 behind_mover(const FlatStore& store, const Use& use) const;
   bool is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const;
-  double bytes_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
+  double room_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
   bool begins_lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
   double lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const;
 
@@ -116,8 +116,8 @@ class StoreProfiler {
   double program_bytes_ = 0;  // of all parameters that the call touches
   std::vector<bool> is_counted_;
   std::vector<LoopRole> roles_;
-  int inner_ = -1;  // chain position of the innermost loop that stays a loop
-  std::vector<double> set_bytes_, l1_bytes_;
+  int inner_ = -1;                           // chain position of the innermost loop that stays a loop
+  std::vector<double> set_bytes_, l1_room_;  // by position: what the loops from there on touch
 };
 
 }  // namespace tw

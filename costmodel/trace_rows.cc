@@ -238,4 +238,10 @@ void extract_tokens(const Trace& trace, std::span<const Decision> decisions, std
   });
 }
 
+void extract_trace_rows(FeatureKind kind, const Trace& trace, std::span<const Decision> decisions,
+                        std::vector<float>& rows) {
+  TW_CHECK(!needs_program(kind), "rows that need a program");
+  kind == FeatureKind::Knobs ? extract_knobs(trace, decisions, rows) : extract_tokens(trace, decisions, rows);
+}
+
 }  // namespace tw

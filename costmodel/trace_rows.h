@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/feature_kind.h"
 #include "dsl/schedule/trace.h"
 
 namespace tw {
@@ -32,5 +33,8 @@ const std::vector<std::string>& token_column_names();
 // Replace `rows` by those of a trace with these decisions, one per sample, instead of its own. All finite.
 void extract_knobs(const Trace& trace, std::span<const Decision> decisions, std::vector<float>& row);
 void extract_tokens(const Trace& trace, std::span<const Decision> decisions, std::vector<float>& rows);
+// Those of the kind, which needs no program.
+void extract_trace_rows(FeatureKind kind, const Trace& trace, std::span<const Decision> decisions,
+                        std::vector<float>& rows);
 
 }  // namespace tw

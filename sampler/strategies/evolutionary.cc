@@ -36,16 +36,19 @@ std::vector<Candidate> draw_some(Proposer& proposer, const Round& round, int cou
   });
 }
 
-// One generation: children of parents drawn by score, more than wanted, the best drafts of which survive.
+// One generation: children of parents drawn by score, more than wanted, the best drafts of which survive. Where traces
+// are scored, these children are the best of four times as many.
 std::vector<Candidate> breed(Proposer& proposer, const std::vector<Candidate>& parents, int wanted,
                              const EvolutionOptions& options, u64 label) {
   std::vector<double> cumulative = cumulative_weights(parents);
   int new_sketches = options.new_sketches;
-  std::vector<Candidate> children = proposer.build_new(2 * wanted, label, [&](int, Candidate& child, Rng& rng) {
+  auto make = [&](int, Candidate& child, Rng& rng) {
     if (rng.uniform() > options.mutate_probability) return proposer.draw_any(child, rng);
     child = parents[drawn_by_weight(cumulative, rng)];
     return proposer.change(child, options.fork_probability, new_sketches, rng);
-  });
+  };
+  std::vector<Candidate> children = proposer.scores_traces() ? proposer.build_best(8 * wanted, 2 * wanted, label, make)
+                                                             : proposer.build_new(2 * wanted, label, make);
   keep_best_drafts(children, wanted);
   return children;
 }

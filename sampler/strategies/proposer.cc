@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <utility>
 
+#include "costmodel/trace_rows.h"
 #include "dsl/base/check.h"
 #include "dsl/base/clock.h"
 #include "sampler/draw/mutator.h"
@@ -51,7 +54,16 @@ Proposer::~Proposer() {
 // ---- building
 
 std::vector<Candidate> Proposer::build_new(int count, u64 label, const Make& make) {
+  return built_new(make_items(count, label, make, true));
+}
+
+std::vector<Candidate> Proposer::build_best(int count, int wanted, u64 label, const Make& make) {
   std::vector<Item> items = make_items(count, label, make, true);
+  keep_best_traces(items, wanted);
+  return built_new(std::move(items));
+}
+
+std::vector<Candidate> Proposer::built_new(std::vector<Item> items) {
   build_items(items);
   std::vector<Candidate> out;
   for (Item& item : items) {
@@ -83,6 +95,29 @@ std::vector<Proposer::Item> Proposer::make_items(int count, u64 label, const Mak
   }
   round_.stats.draw_seconds += seconds_now() - begin;
   return items;
+}
+
+// Open decisions are made by a replay as far as the last of them; where that fails, the candidate is left out.
+void Proposer::keep_best_traces(std::vector<Item>& items, int wanted) {
+  FeatureKind kind = round_.space.features;
+  parallel_for(static_cast<int>(items.size()), static_cast<int>(builders_.size()), [&](int number, int thread) {
+    Item& item = items[number];
+    if (decision_key(item.candidate) == 0 && !builders_[thread]->decide(item.candidate, &item.rng)) {
+      item.fate = Item::Fate::Missing;
+      return;
+    }
+    const Trace& trace = round_.space.space.sketches[item.candidate.sketch].trace;
+    extract_trace_rows(kind, trace, item.candidate.decisions, item.rows);
+  });
+  std::erase_if(items, [](const Item& item) { return item.fate == Item::Fate::Missing; });
+  FeatureBatch batch{.columns = columns_of(kind)};
+  for (Item& item : items) batch.add(std::exchange(item.rows, {}));
+  double begin = seconds_now();
+  std::vector<float> scores = round_.model->predict(batch);
+  round_.stats.model_seconds += seconds_now() - begin;
+  for (std::size_t i = 0; i < items.size(); ++i) items[i].candidate.score = scores[i];
+  std::ranges::stable_sort(items, std::greater(), [](const Item& item) { return item.candidate.score; });
+  items.erase(items.begin() + std::min(static_cast<int>(items.size()), wanted), items.end());
 }
 
 // Those of a sketch one after the other, sorted by their decisions: builders go on from what two in a row have in

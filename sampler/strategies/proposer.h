@@ -23,6 +23,10 @@ class Proposer {
   std::vector<Candidate> build_new(int count, u64 label, const Make& make);
   // The same, one result for each item, whether its program was met before or not; nothing where it was rejected.
   std::vector<std::optional<Candidate>> build_each(int count, u64 label, const Make& make);
+  // Does the model score candidates by their traces alone (as TLP, ASPLOS 2023)?
+  bool scores_traces() const { return round_.model && !needs_program(round_.space.features); }
+  // Where it does: build_new() of the `wanted` that it scores highest of `count`.
+  std::vector<Candidate> build_best(int count, int wanted, u64 label, const Make& make);
 
   // A candidate from the prior, not built yet. False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const { return builders_[0]->draw(sketch, candidate, rng); }
@@ -51,6 +55,8 @@ class Proposer {
   struct Item;
   std::vector<Item> make_items(int count, u64 label, const Make& make, bool only_new);
   void build_items(std::vector<Item>& items);
+  std::vector<Candidate> built_new(std::vector<Item> items);
+  void keep_best_traces(std::vector<Item>& items, int wanted);
   void build(Item& item, CandidateBuilder& builder) const;
   bool look_up(Item& item) const;
   bool note(Item& item);

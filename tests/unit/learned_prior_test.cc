@@ -1,9 +1,10 @@
 // Draws that go by what good programs decided.
+#include "sampler/strategies/learned_prior.h"
+
 #include <cmath>
 #include <set>
 
 #include "sampler/strategies/evolutionary.h"
-#include "sampler/strategies/learned_prior.h"
 #include "tests/unit/strategies_kit.h"
 
 namespace tw {

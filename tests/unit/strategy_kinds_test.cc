@@ -42,6 +42,69 @@ TEST(Grid, TheOrderIsFixed) {
   for (std::size_t i = 0; i < whole.tried.size(); ++i) EXPECT_EQ(parts.tried[i].program, whole.tried[i].program);
 }
 
+// ---- scoring traces
+
+class TracesScored : public testing::Test {
+ protected:
+  TracesScored() { space_.features = FeatureKind::Tokens; }
+  // What `work` gives in a round with a model of tokens.
+  template <class Work>
+  std::vector<Candidate> in_round(int threads, Work work) {
+    KnownCandidates known;
+    RoundOptions how{.keep_features = true, .threads = threads};
+    Rng rng(9);
+    Round round{space_, {}, {}, {}, &model_, {}, 8, rng, known, stats_, how};
+    Proposer proposer(round);
+    return work(proposer);
+  }
+  std::vector<Candidate> best_of(int count, int wanted, int threads) {
+    return in_round(threads, [&](Proposer& proposer) {
+      EXPECT_TRUE(proposer.scores_traces());
+      return proposer.build_best(
+          count, wanted, 1, [&](int, Candidate& candidate, Rng& rng) { return proposer.draw_any(candidate, rng); });
+    });
+  }
+
+  CandidateSpace space_ = small_space("dense");
+  HashModel model_;
+  SearchStats stats_;
+};
+
+// Of many draws those are built that the model scores highest, and no others, whatever the number of threads.
+TEST_F(TracesScored, OnlyTheBestAreBuilt) {
+  std::vector<Candidate> all = in_round(1, [&](Proposer& proposer) {
+    std::vector<Candidate> built = proposer.build_new(
+        400, 1, [&](int, Candidate& candidate, Rng& rng) { return proposer.draw_any(candidate, rng); });
+    proposer.score(built);
+    return built;
+  });
+  ASSERT_GT(all.size(), 200u);
+  std::ranges::stable_sort(all, has_higher_score);
+  stats_ = {};
+  std::vector<Candidate> best = best_of(400, 20, 1);
+  EXPECT_GE(best.size(), 10u);
+  EXPECT_LE(stats_.candidates + stats_.rejected + stats_.repeats, 20 + 400 - static_cast<i64>(all.size()));
+  for (const Candidate& candidate : best) EXPECT_GE(candidate.score, all[19].score);
+  std::vector<Candidate> again = best_of(400, 20, 3);
+  ASSERT_EQ(again.size(), best.size());
+  for (std::size_t i = 0; i < best.size(); ++i) EXPECT_EQ(again[i].program, best[i].program);
+}
+
+// Evolution chooses its children so: far more of them have high scores than where programs are needed.
+TEST_F(TracesScored, EvolutionBuildsTheBestOfMoreChildren) {
+  auto share_of_high = [&](FeatureKind kind) {
+    Rounds rounds(small_space("dense"), {.strategy = "evolutionary", .settings = {{"generations", 1}, {"draws", 64}}});
+    rounds.space.features = kind;
+    rounds.model = &model_;
+    rounds.next(16);
+    return static_cast<double>(
+               std::ranges::count_if(rounds.pooled, [](const Candidate& c) { return c.score > 0.75; })) /
+           static_cast<double>(rounds.pooled.size());
+  };
+  double by_traces = share_of_high(FeatureKind::Tokens), by_programs = share_of_high(FeatureKind::Stores);
+  EXPECT_GT(by_traces, 1.3 * by_programs);
+}
+
 // ---- annealing
 
 // A smooth score: the mean of all features.
