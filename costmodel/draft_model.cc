@@ -71,7 +71,7 @@ double DraftSum::seconds() const { return started_seconds_ + (time_ + nest_time_
 
 double DraftSum::seconds_with(double code_cycles) const {
   double cycles = cycles_ + nest_cycles_.all();
-  // Of a cycle of one core, where threads share the work.
+  // How long one core's cycle counts when threads share the work.
   double second = cycles > 0 ? seconds() / cycles : 1 / kClock;
   return (std::hypot(code_cycles, kSeenNear * all_.near) + all_.overhead + all_.far) * second;
 }

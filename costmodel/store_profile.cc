@@ -26,12 +26,12 @@ constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
 constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
 // A cache keeps data that is used again if it takes up to kAllKept of its size, and nothing of it beyond kNothingKept.
 constexpr double kAllKept = 0.8, kNothingKept = 1.4;
-constexpr double kFromL2 = 0.3;       // of the waiting for a line that was read ahead into L2 and that L1 has lost
+constexpr double kFromL2 = 0.3;       // share of the waiting for a far line that one costs which L2 has and L1 has lost
 constexpr double kSeenWaiting = 0.7;  // for single lines from far caches
 // Bytes; the hardware does not read ahead over steps as large: into L2, into L1.
 constexpr double kFarStep = 1024, kFarStepFromL2 = 4096;
-constexpr double kL1Sets = 64;        // of any size: a page has as many lines
-constexpr double kManyOfASet = 1.25;  // in ways: fewer lines are hardly missed
+constexpr double kL1Sets = 64;        // L1 has as many sets as a page has lines, whatever its size
+constexpr double kManyOfASet = 1.25;  // more lines of one set than this many times its ways are lost
 constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
@@ -93,7 +93,7 @@ double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
 }
 
-// The first position from which on the loops' data stay in a cache, with what is read ahead, which takes as much room.
+// The first position from which on a cache keeps what the loops touch. What is read ahead takes as much room again.
 u32 kept_from(const std::vector<double>& touched, double cache_bytes) {
   u32 kept = 0;
   while (kept + 1 < touched.size() && missing_share(2 * touched[kept], cache_bytes) > 0) ++kept;
@@ -455,13 +455,14 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
                                   StoreProfile& out) {
   const std::array<i64, 3> sizes = {target_.l1_bytes, target_.l2_bytes, target_.l3_bytes};
   measure_sets(program, store, uses);
+  u32 kept_in_l1 = kept_from(l1_room_, static_cast<double>(sizes[0]));
   for (int i = 0; i < 4; ++i)
     out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
   for (std::size_t cache = 0; cache < 3; ++cache) {
     if (sizes[cache] <= 0) continue;
     auto bytes = static_cast<double>(sizes[cache]);
     const std::vector<double>& touched = cache == 0 ? l1_room_ : set_bytes_;
-    u32 kept = kept_from(touched, bytes), kept_in_l1 = kept_from(l1_room_, static_cast<double>(sizes[0]));
+    u32 kept = kept_from(touched, bytes);
     double missing = 0;
     for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {
       double more = missing_share(p > 0 ? touched[p] : std::max(touched[0], program_bytes_), bytes) - missing;
@@ -470,6 +471,23 @@ void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& s
       for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept, kept_in_l1}, out);
     }
   }
+}
+
+// The share of lines that the hardware does not read ahead in time.
+double StoreProfiler::single_share(const FlatProgram& program, const FlatStore& store, const Use& use,
+                                   const Refill& refill) const {
+  const FlatBuffer& buffer = program.buffers[use.buffer];
+  double element_bytes = buffer.element_bytes, line = target_.cache_line;
+  u32 home = program.home_depth(buffer);
+  bool is_far = refill.cache > 0;
+  if (use.is_irregular || (use.is_read && is_far_apart(store, use, element_bytes, is_far))) {
+    // All, but for the second line of a run that begins in the middle of one: it comes with the first.
+    u32 level = std::max(refill.from, home);
+    return std::min(1.0, lines_of_runs(use, level, element_bytes, line) / lines(program, store, use, level));
+  }
+  if (!is_far || use.is_write) return 0;
+  return std::max(first_lines(use, std::max(refill.kept, home), element_bytes, line),
+                  kFromL2 * first_lines(use, std::max(refill.kept_in_l1, home), element_bytes, line));
 }
 
 void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use,
@@ -488,16 +506,7 @@ void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& sto
     if (brings) moved_lines *= extent_of(program, store, p);
   }
   out.traffic[refill.cache] += moved_lines * target_.cache_line;
-  bool is_far = refill.cache > 0;
-  bool is_strided = use.is_irregular || (use.is_read && is_far_apart(store, use, buffer.element_bytes, is_far));
-  auto firsts = [&](u32 kept) {
-    return first_lines(use, std::max(kept, home), buffer.element_bytes, target_.cache_line);
-  };
-  // The second line of a run that begins in the middle of one comes with the first.
-  double single = is_strided ? std::min(1.0, lines_of_runs(use, level, buffer.element_bytes, target_.cache_line) /
-                                                 lines(program, store, use, level))
-                  : is_far && !use.is_write ? std::max(firsts(refill.kept), kFromL2 * firsts(refill.kept_in_l1))
-                                            : 0;
+  double single = single_share(program, store, use, refill);
   out.strided_lines[refill.cache] += moved_lines * single;
   out.streamed_lines[refill.cache] += moved_lines * (1 - single);
 }

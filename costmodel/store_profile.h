@@ -101,6 +101,7 @@ class StoreProfiler {
     u32 kept, kept_in_l1;  // what the loops from here on touch stays in the cache, in L1
   };
   void measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses);
+  double single_share(const FlatProgram& program, const FlatStore& store, const Use& use, const Refill& refill) const;
   void add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use, const Refill& refill,
                    StoreProfile& out) const;
   void count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,

@@ -70,7 +70,7 @@ class TracesScored : public testing::Test {
   SearchStats stats_;
 };
 
-// Of many draws those are built that the model scores highest, and no others, whatever the number of threads.
+// Only the draws that the model scores highest are built; the number of threads makes no difference.
 TEST_F(TracesScored, OnlyTheBestAreBuilt) {
   std::vector<Candidate> all = in_round(1, [&](Proposer& proposer) {
     std::vector<Candidate> built = proposer.build_new(
