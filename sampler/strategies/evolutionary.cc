@@ -25,14 +25,13 @@ void keep_best_drafts(std::vector<Candidate>& candidates, int wanted) {
   candidates = std::move(kept);
 }
 
-// Fresh candidates, a share of them by what good programs decided, if there are any; the others in turn of all
-// sketches.
+// Fresh candidates: a share of them from the learned prior, if there are good programs, the others from the rules'
+// prior.
 std::vector<Candidate> draw_some(Proposer& proposer, const Round& round, int count, double learned_share) {
   LearnedPrior learned(round.elites);
-  int sketches = static_cast<int>(round.space.space.sketches.size());
   return proposer.build_new(count, 1, [&](int item, Candidate& candidate, Rng& rng) {
     bool is_learned = !learned.is_empty() && rng.uniform() < learned_share;
-    return is_learned ? learned.draw(round.space, candidate, rng) : proposer.draw(item % sketches, candidate, rng);
+    return is_learned ? learned.draw(round.space, candidate, rng) : proposer.draw_in_turn(item, candidate, rng);
   });
 }
 

@@ -1,6 +1,5 @@
-// LearnedPrior: which decisions good programs of an operator took, for this target first of all, and draws that go by
-// it (after TLM, OSDI 2024). It is learned from the programs that a round begins with (Round::elites): measured ones of
-// the task, those of other machines, and transfer seeds.
+// LearnedPrior: a prior over decisions that is learned from good programs of an operator (after TLM, OSDI 2024). These
+// are what a round begins with (Round::elites): measured ones of the task, those of other machines, and transfer seeds.
 #pragma once
 #include <map>
 #include <span>

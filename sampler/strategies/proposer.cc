@@ -182,6 +182,10 @@ bool Proposer::draw_any(Candidate& candidate, Rng& rng) const {
   return draw(static_cast<int>(rng.below(static_cast<i64>(round_.space.space.sketches.size()))), candidate, rng);
 }
 
+bool Proposer::draw_in_turn(int item, Candidate& candidate, Rng& rng) const {
+  return draw(item % static_cast<int>(round_.space.space.sketches.size()), candidate, rng);
+}
+
 std::vector<Candidate> Proposer::random_batch() {
   constexpr u64 kAttempts = 8;  // of a space that is nearly measured, most draws are repeats
   constexpr int kLeast = 64;
@@ -195,9 +199,8 @@ std::vector<Candidate> Proposer::random_batch() {
 }
 
 std::vector<Candidate> Proposer::draws(int count, u64 label) {
-  int sketches = static_cast<int>(round_.space.space.sketches.size());
   return build_new(count, label,
-                   [&](int item, Candidate& candidate, Rng& rng) { return draw(item % sketches, candidate, rng); });
+                   [&](int item, Candidate& candidate, Rng& rng) { return draw_in_turn(item, candidate, rng); });
 }
 
 bool Proposer::change(Candidate& candidate, double fork_probability, int& new_sketches, Rng& rng) const {

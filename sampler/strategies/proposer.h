@@ -31,6 +31,8 @@ class Proposer {
   // A candidate from the prior, not built yet. False: the sketch has no valid draw.
   bool draw(int sketch, Candidate& candidate, Rng& rng) const { return builders_[0]->draw(sketch, candidate, rng); }
   bool draw_any(Candidate& candidate, Rng& rng) const;
+  // The same from the sketch whose turn it is.
+  bool draw_in_turn(int item, Candidate& candidate, Rng& rng) const;
   // So many of them, in turn of all sketches, built.
   std::vector<Candidate> draws(int count, u64 label);
   // A batch of draws that are not measured yet, in the order in which they come, scored by nothing.
