@@ -43,10 +43,10 @@ void remove_database(const std::string& path) {
   for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(path + end, ignored);
 }
 
-std::string sources_path(const std::string& scratch, const Arm& tuner, u64 seed) {
+std::string sources_path(const std::string& scratch, const Arm& tuner, i64 trials, u64 seed) {
   std::string name = tuner.name;
   std::ranges::replace_if(name, [](unsigned char c) { return !std::isalnum(c); }, '_');
-  return cat(scratch.substr(0, scratch.rfind('.')), ".", name, ".", seed, ".db");
+  return cat(scratch.substr(0, scratch.rfind('.')), ".", name, ".", trials, ".", seed, ".db");
 }
 
 TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm, i64 trials,
@@ -112,7 +112,7 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
 std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm,
                           const Arm& tuner, i64 trials, u64 seed, std::string& problem) {
   ArmRun run;
-  std::string path = sources_path(with.scratch, tuner, seed);
+  std::string path = sources_path(with.scratch, tuner, trials, seed);
   tune_and_store(with, tasks, options_of(with, tasks, tuner, trials, seed), path, run);
   if (!run.problem.empty()) return problem = run.problem, "";
   MadeModel made = make_model(arm.model, model_columns(arm.model), seed, {.objective = arm.objective});

@@ -38,8 +38,8 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
                const std::string& global = "");
 
 // The bytes of a cost model of the arm's kind that has learned from these tasks, tuned together with the choice of
-// `tuner`; "" after a problem. What was measured stays in a database beside the scratch one, by tuner and seed, and is
-// not searched for again.
+// `tuner`; "" after a problem. What was measured stays in a database beside the scratch one, by tuner, trials and
+// seed, and is not searched for again.
 std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm,
                           const Arm& tuner, i64 trials, u64 seed, std::string& problem);
 
