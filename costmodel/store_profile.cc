@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "dsl/ir/walk.h"
 #include "dsl/passes/cost.h"
@@ -20,19 +19,6 @@ constexpr double kDivision = 8;        // in simple vector operations
 constexpr double kLoopStep = 3;        // instructions of one step of a loop
 constexpr double kLoopEntry = 4;       // cycles around a run of the innermost loop
 constexpr double kLargeBody = 300;     // vector operations
-// Cycles for a line of 64 bytes from L2, L3 and memory: with hardware prefetching (from memory: MachineRates), and
-// without.
-constexpr double kStreamedFromL2 = 2.0, kStreamedFromL3 = 2.7;
-constexpr std::array<double, 3> kStridedLine = {7.0, 14.0, 44.0};
-// A cache keeps data that is used again if it takes up to kAllKept of its size, and nothing of it beyond kNothingKept.
-constexpr double kAllKept = 0.8, kNothingKept = 1.4;
-constexpr double kFromL2 = 0.3;       // share of the waiting for a far line that one costs which L2 has and L1 has lost
-constexpr double kSeenWaiting = 0.7;  // for single lines from far caches
-// Bytes; the hardware does not read ahead over steps as large: into L2, into L1.
-constexpr double kFarStep = 1024, kFarStepFromL2 = 4096;
-constexpr double kL1Sets = 64;        // L1 has as many sets as a page has lines, whatever its size
-constexpr double kManyOfASet = 1.25;  // more lines of one set than this many times its ways are lost
-constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
 double extent_of(const FlatProgram& program, const FlatStore& store, u32 position) {
   return static_cast<double>(program.loop_of(store, position).extent);
@@ -88,50 +74,7 @@ double vectors_of(double lanes, double columns, double full, bool has_lane_masks
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
-// The share of data of this size that is no longer in a cache when it is used again.
-double missing_share(double bytes, double cache_bytes) {
-  return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
-}
-
-// The first position from which on a cache keeps what the loops touch. What is read ahead takes as much room again.
-u32 kept_from(const std::vector<double>& touched, double cache_bytes) {
-  u32 kept = 0;
-  while (kept + 1 < touched.size() && missing_share(2 * touched[kept], cache_bytes) > 0) ++kept;
-  return kept;
-}
-
-// Lines of runs that begin with lines.
-double lines_of_runs(const Use& use, u32 level, double element_bytes, double line) {
-  return use.elements[level] / use.run[level] * std::ceil(use.run[level] * element_bytes / line);
-}
-
-// The hardware does not read the first line of a run ahead, only those that follow. What share of the lines that the
-// loops from `level` on touch are first ones; 0 if they are all one run.
-double first_lines(const Use& use, u32 level, double element_bytes, double line) {
-  bool are_several = use.elements[level] > use.run[level];
-  return are_several ? 1 / std::ceil(use.run[level] * element_bytes / line) : 0;
-}
-
 }  // namespace
-
-double StoreProfile::streamed(const MachineRates& rates) const {
-  return streamed_lines[0] * kStreamedFromL2 + streamed_lines[1] * kStreamedFromL3 +
-         streamed_lines[2] * rates.memory_line;
-}
-
-// Single lines do not come faster than streamed ones.
-double StoreProfile::strided(const MachineRates& rates) const {
-  return strided_from_l2() + strided_lines[1] * std::max(kStridedLine[1], kStreamedFromL3) +
-         strided_lines[2] * std::max(kStridedLine[2], rates.memory_line);
-}
-
-double StoreProfile::strided_from_l2() const { return strided_lines[0] * std::max(kStridedLine[0], kStreamedFromL2); }
-
-double StoreProfile::waiting_for_near(const MachineRates& rates) const { return streamed(rates) + strided_from_l2(); }
-
-double StoreProfile::waiting_for_far(const MachineRates& rates) const {
-  return kSeenWaiting * (strided(rates) - strided_from_l2());
-}
 
 double StoreProfile::cycles(const MachineRates& rates) const {
   double issued = std::max(compute, latency);
@@ -140,29 +83,14 @@ double StoreProfile::cycles(const MachineRates& rates) const {
 
 double seen_waiting(double issued, double near) { return 0.2 * std::min(issued, near) + std::max(0.0, near - issued); }
 
-void StoreProfiler::start(const FlatProgram& program) {
-  program_bytes_ = 0;
-  is_counted_.assign(program.buffers.size(), false);
-  for (const FlatStore& store : program.stores) {
-    if (store.is_prepack) continue;
-    for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
-      u32 index = program.accesses[a].buffer;
-      if (!program.buffers[index].is_param || is_counted_[index]) continue;
-      is_counted_[index] = true;
-      program_bytes_ += static_cast<double>(bytes_of(program.buffers[index].buffer));
-    }
-  }
-}
-
 StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
-  StoreProfile out;
   find_roles(program, store, uses);
+  StoreProfile out{traffic_.of(program, store, uses, roles_, inner_)};
   count_grid(program, store, uses, out);
   shape_body(program, store, uses, out);
   count_operands(program, store, uses, out);
   count_instructions(store, out);
   count_cycles(store, uses.front(), out);
-  count_traffic(program, store, uses, out);
   share_between_threads(program, store, out);
   return out;
 }
@@ -187,7 +115,7 @@ void StoreProfiler::count_grid(const FlatProgram& program, const FlatStore& stor
 
 // Loops over a register buffer are unrolled by lowering whether they are marked or not.
 void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
-  roles_.assign(store.depth, LoopRole::Outer);
+  roles_.assign(store.depth, BodyRole::Outer);
   inner_ = -1;
   for (u32 p = store.depth; p-- > 0;) {
     LoopKind kind = program.loop_of(store, p).kind;
@@ -196,9 +124,9 @@ void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& stor
       return buffer.buffer->scope == Scope::Register && use.moved[p] && p >= program.home_depth(buffer);
     });
     if (kind == LoopKind::Vectorize)
-      roles_[p] = LoopRole::Vector;
+      roles_[p] = BodyRole::Vector;
     else if (inner_ < 0 && (kind == LoopKind::Unroll || over_registers))
-      roles_[p] = LoopRole::Unrolled;
+      roles_[p] = BodyRole::Unrolled;
     else if (inner_ < 0)
       inner_ = static_cast<int>(p);
   }
@@ -215,10 +143,10 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double spatial = 1;
   for (u32 p = 0; p < store.depth; ++p) {
     double extent = extent_of(program, store, p);
-    if (roles_[p] == LoopRole::Vector) {
+    if (roles_[p] == BodyRole::Vector) {
       out.lanes *= extent;
       target_moves_in_vector |= target.moved[p] != 0;
-    } else if (roles_[p] == LoopRole::Unrolled) {
+    } else if (roles_[p] == BodyRole::Unrolled) {
       out.instances *= extent;
       if (target.moved[p]) spatial *= extent;
     } else {
@@ -229,7 +157,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double value_bytes = std::max(bytes_of(store.node->values[0]->type.dtype), bytes_of(buffer->dtype));
   double full = target_.vector_bits / (8 * value_bytes);
   if (out.lanes > 1) {
-    double columns = columns_of(program, store, [&](u32 p) { return roles_[p] == LoopRole::Vector; });
+    double columns = columns_of(program, store, [&](u32 p) { return roles_[p] == BodyRole::Vector; });
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
     // A sum over the lanes themselves is done one by one.
     out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, target_.has_lane_masks) : out.lanes;
@@ -255,8 +183,8 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
     bool is_reused = false;
     for (u32 p = 0; p < store.depth; ++p) {
       double extent = extent_of(program, store, p);
-      if (roles_[p] == LoopRole::Vector && use.moved[p]) vector_stride = use.stride[p];
-      if (roles_[p] != LoopRole::Unrolled) continue;
+      if (roles_[p] == BodyRole::Vector && use.moved[p]) vector_stride = use.stride[p];
+      if (roles_[p] != BodyRole::Unrolled) continue;
       if (use.moved[p]) addresses.add(use.stride[p], extent), all *= extent;
       if (use.moved[p] && target.moved[p]) distinct_spatial *= extent;
       is_reused |= !use.moved[p] && target.moved[p];
@@ -328,7 +256,7 @@ void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out
   out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
 }
 
-bool StoreProfiler::moves(const FlatCondition& condition, LoopRole role) const {
+bool StoreProfiler::moves(const FlatCondition& condition, BodyRole role) const {
   for (std::size_t p = 0; p < roles_.size(); ++p) {
     if (roles_[p] == role && condition.moves[p]) return true;
   }
@@ -343,8 +271,8 @@ double StoreProfiler::share_of_runs(const FlatStore& store) const {
   for (u32 i = 0; i < store.predicate_count; ++i) {
     const FlatCondition& predicate = store.predicates[i];
     known *= predicate.share;
-    if (moves(predicate, LoopRole::Vector)) continue;
-    (moves(predicate, LoopRole::Outer) ? tails : vanishing) *= predicate.share;
+    if (moves(predicate, BodyRole::Vector)) continue;
+    (moves(predicate, BodyRole::Outer) ? tails : vanishing) *= predicate.share;
   }
   double others = known > 0 ? store.share / known : 0;
   return vanishing * (0.5 + 0.5 * tails * others * store.skip_bounds);
@@ -352,14 +280,14 @@ double StoreProfiler::share_of_runs(const FlatStore& store) const {
 
 bool StoreProfiler::has_tests(const FlatStore& store) const {
   return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders,
-                     [&](const FlatCondition& r) { return moves(r, LoopRole::Unrolled); });
+                     [&](const FlatCondition& r) { return moves(r, BodyRole::Unrolled); });
 }
 
 void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
   double runs = out.body_runs * (out.is_bound ? 0.5 + 0.5 * store.share : share_of_runs(store));
   for (u32 i = 0; i < store.remainders && !out.is_bound; ++i) {
     const FlatCondition& remainder = store.skip_remainders[i];
-    runs *= moves(remainder, LoopRole::Unrolled) ? 0.5 + 0.5 * remainder.share : remainder.share;
+    runs *= moves(remainder, BodyRole::Unrolled) ? 0.5 + 0.5 * remainder.share : remainder.share;
   }
   if (store.is_init) runs = out.body_runs * store.share;
   double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;
@@ -376,139 +304,6 @@ void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, Stor
     out.latency = is_chained ? runs * steps * (out.in_registers ? kFmaLatency : kMemoryChainLatency) : 0;
   }
   out.overhead = runs / out.trip_count * kLoopEntry;
-}
-
-// Do the runs of a use begin with cache lines? The loops that go from run to run then move by whole lines.
-bool StoreProfiler::begins_lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
-  double element_bytes = program.buffers[use.buffer].element_bytes;
-  for (u32 p = 0; p < store.depth; ++p) {
-    bool is_inside_run = p >= level && use.stride[p] < use.run[level];
-    if (!use.moved[p] || is_inside_run || extent_of(program, store, p) == 1) continue;
-    if (std::fmod(use.stride[p] * element_bytes, target_.cache_line) != 0) return false;
-  }
-  return true;
-}
-
-// Cache lines that the inner loops touch. A run that begins anywhere touches a part of one more, on average.
-double StoreProfiler::lines(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
-  double element_bytes = program.buffers[use.buffer].element_bytes, runs = use.elements[level] / use.run[level];
-  if (runs > 1 && !begins_lines(program, store, use, level))
-    return runs * ((use.run[level] - 1) * element_bytes / target_.cache_line + 1);
-  return lines_of_runs(use, level, element_bytes, target_.cache_line);
-}
-
-// The position behind that of the innermost loop that stays a loop and moves the access; 0 = there is none.
-u32 StoreProfiler::behind_mover(const FlatStore& store, const Use& use) const {
-  u32 position = store.depth;
-  while (position > 0 && !(roles_[position - 1] == LoopRole::Outer && use.moved[position - 1])) --position;
-  return position;
-}
-
-// Does that loop go on in far steps, over many rows, with little to read at each? `is_far`: the lines come from beyond
-// L2. From L2 the hardware reads ahead over longer steps if rows begin with lines; there unrolled rows count as steps.
-bool StoreProfiler::is_far_apart(const FlatStore& store, const Use& use, double element_bytes, bool is_far) const {
-  u32 behind = behind_mover(store, use);
-  if (behind == 0) return false;
-  double rows = use.elements[behind - 1] / use.run[behind - 1], step = use.stride[behind - 1];
-  for (u32 p = behind; p < store.depth; ++p) {
-    if (!is_far && roles_[p] == LoopRole::Unrolled && use.moved[p]) step = std::min(step, use.stride[p]);
-  }
-  step *= element_bytes;
-  bool begins_lines = std::fmod(step, target_.cache_line) == 0;
-  return step >= (is_far || !begins_lines ? kFarStep : kFarStepFromL2) &&
-         use.run[behind] * element_bytes < kFarStep / 2 && rows > kFewRows;
-}
-
-// Bytes of L1 that the lines of a use take. Rows that lie a multiple of a large power of two apart share few sets: more
-// of them than there are ways take the room of all sets.
-double StoreProfiler::room_in_l1(const FlatProgram& program, const FlatStore& store, const Use& use, u32 level) const {
-  double all = lines(program, store, use, level), line = target_.cache_line;
-  double ways = static_cast<double>(target_.l1_bytes) / (kL1Sets * line);
-  u32 p = store.depth;  // behind the innermost loop that goes from row to row
-  while (p > level && !(use.moved[p - 1] && use.stride[p - 1] >= use.run[level])) --p;
-  if (p == level) return all * line;
-  double element_bytes = program.buffers[use.buffer].element_bytes, step = use.stride[p - 1] * element_bytes / line;
-  if (step != std::floor(step)) return all * line;
-  double of_a_row = std::ceil(use.run[level] * element_bytes / line), rows = extent_of(program, store, p - 1);
-  auto apart = static_cast<double>(std::gcd(static_cast<i64>(step), static_cast<i64>(kL1Sets)));
-  double of_a_set = std::ceil(rows * apart / kL1Sets) * std::ceil(of_a_row / apart);
-  return of_a_set > kManyOfASet * ways ? std::max(all, of_a_set * kL1Sets) * line : all * line;
-}
-
-void StoreProfiler::measure_sets(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses) {
-  set_bytes_.assign(store.depth + 1, 0);
-  l1_room_.assign(store.depth + 1, 0);
-  for (const Use& use : uses) {
-    const FlatBuffer& buffer = program.buffers[use.buffer];
-    if (buffer.buffer->scope == Scope::Register) continue;
-    for (u32 p = 0; p <= store.depth; ++p) {
-      u32 level = std::max(p, program.home_depth(buffer));
-      set_bytes_[p] += lines(program, store, use, level) * target_.cache_line;
-      l1_room_[p] += room_in_l1(program, store, use, level);
-    }
-  }
-}
-
-// For each cache, from the innermost loop outwards: the share of a loop's data that the cache has lost, and that it had
-// not lost further in, comes from beyond each time that the loop runs.
-void StoreProfiler::count_traffic(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
-                                  StoreProfile& out) {
-  const std::array<i64, 3> sizes = {target_.l1_bytes, target_.l2_bytes, target_.l3_bytes};
-  measure_sets(program, store, uses);
-  u32 kept_in_l1 = kept_from(l1_room_, static_cast<double>(sizes[0]));
-  for (int i = 0; i < 4; ++i)
-    out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner_ + 1 - i))];
-  for (std::size_t cache = 0; cache < 3; ++cache) {
-    if (sizes[cache] <= 0) continue;
-    auto bytes = static_cast<double>(sizes[cache]);
-    const std::vector<double>& touched = cache == 0 ? l1_room_ : set_bytes_;
-    u32 kept = kept_from(touched, bytes);
-    double missing = 0;
-    for (u32 p = store.depth + 1; p-- > 0 && missing < 1;) {
-      double more = missing_share(p > 0 ? touched[p] : std::max(touched[0], program_bytes_), bytes) - missing;
-      if (more <= 0) continue;
-      missing += more;
-      for (const Use& use : uses) add_traffic(program, store, use, {cache, bytes, p, more, kept, kept_in_l1}, out);
-    }
-  }
-}
-
-// The share of lines that the hardware does not read ahead in time.
-double StoreProfiler::single_share(const FlatProgram& program, const FlatStore& store, const Use& use,
-                                   const Refill& refill) const {
-  const FlatBuffer& buffer = program.buffers[use.buffer];
-  double element_bytes = buffer.element_bytes, line = target_.cache_line;
-  u32 home = program.home_depth(buffer);
-  bool is_far = refill.cache > 0;
-  if (use.is_irregular || (use.is_read && is_far_apart(store, use, element_bytes, is_far))) {
-    // All, but for the second line of a run that begins in the middle of one: it comes with the first.
-    u32 level = std::max(refill.from, home);
-    return std::min(1.0, lines_of_runs(use, level, element_bytes, line) / lines(program, store, use, level));
-  }
-  if (!is_far || use.is_write) return 0;
-  return std::max(first_lines(use, std::max(refill.kept, home), element_bytes, line),
-                  kFromL2 * first_lines(use, std::max(refill.kept_in_l1, home), element_bytes, line));
-}
-
-void StoreProfiler::add_traffic(const FlatProgram& program, const FlatStore& store, const Use& use,
-                                const Refill& refill, StoreProfile& out) const {
-  const FlatBuffer& buffer = program.buffers[use.buffer];
-  if (buffer.buffer->scope == Scope::Register) return;
-  u32 home = program.home_depth(buffer);
-  bool fits = lines(program, store, use, home) * target_.cache_line <= refill.cache_bytes * kAllKept / 2;
-  if (!buffer.is_param && fits) return;
-  u32 level = std::max(refill.from, home);
-  double moved_lines = lines(program, store, use, level) * refill.share * (use.is_write ? 2 : 1);
-  // A chain of loops that stand still for this operand does not bring it again while its part fits.
-  bool brings = !fits;
-  for (u32 p = refill.from; p-- > 0;) {
-    brings |= use.moved[p] != 0;
-    if (brings) moved_lines *= extent_of(program, store, p);
-  }
-  out.traffic[refill.cache] += moved_lines * target_.cache_line;
-  double single = single_share(program, store, use, refill);
-  out.strided_lines[refill.cache] += moved_lines * single;
-  out.streamed_lines[refill.cache] += moved_lines * (1 - single);
 }
 
 void StoreProfiler::share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {
