@@ -20,7 +20,8 @@ double wall_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-// Stages are measured by doing the same work again with one stage more: no clock runs inside.
+// Stages are measured by doing the same work again with one stage more, or with the last one several times: no clock
+// runs inside.
 class Stages {
  public:
   Stages(const CandidateSpace& space, std::vector<Candidate> candidates)
@@ -30,19 +31,19 @@ class Stages {
         extractor_(space.feature_target),
         draft_(space.feature_target) {}
 
-  // Seconds of all candidates; the best of three runs.
-  double run(int stages) {
+  // Seconds of all candidates; the best of three runs. Hash, draft and features can be the last stage several times.
+  double run(int stages, int times = 1) {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {
       double begin = cpu_seconds();
-      for (const Candidate& candidate : candidates_) build(candidate, stages);
+      for (const Candidate& candidate : candidates_) build(candidate, stages, times);
       best = std::min(best, cpu_seconds() - begin);
     }
     return best;
   }
 
  private:
-  void build(const Candidate& candidate, int stages) {
+  void build(const Candidate& candidate, int stages, int times) {
     arena_.reset();
     State state(arena_, space_.base);
     decisions_ = candidate.decisions;
@@ -53,12 +54,11 @@ class Stages {
       Diagnostics diagnostics(*post.module->source);
       TW_CHECK(apply_post(post, space_.library->declared(), state, space_.facts, diagnostics), "postprocessed before");
     }
-    if (stages < 3) return;
-    sum_ += normalized_hash(state.program()).low;
-    if (stages < 4) return;
-    sum_ += draft_.seconds(state.program()) > 0;
-    if (stages < 5) return;
-    extractor_.extract(state.program(), rows_);
+    for (int i = 0; i < times; ++i) {
+      if (stages == 3) sum_ += normalized_hash(state.program()).low;
+      if (stages == 4) sum_ += draft_.seconds(state.program()) > 0;
+      if (stages == 5) extractor_.extract(state.program(), rows_);
+    }
   }
 
   const CandidateSpace& space_;
@@ -122,12 +122,14 @@ CandidateCost candidate_cost(const CandidateSpace& space, int count, u64 seed) {
   }
   cost.stages.push_back({"draw", (cpu_seconds() - begin) / count * 1e6, 1});
   Stages stages(space, candidates);
-  const char* const names[] = {"replay", "postprocess", "hash", "draft", "features"};
-  double before = 0;
-  for (int i = 0; i < 5; ++i) {
-    double total = stages.run(i + 1);
-    cost.stages.push_back({names[i], std::max(0.0, total - before) / n * 1e6, 1});
-    before = total;
+  auto add = [&](const char* name, double seconds) { cost.stages.push_back({name, seconds / n * 1e6, 1}); };
+  double replay = stages.run(1), postprocess = stages.run(2);
+  add("replay", replay);
+  add("postprocess", std::max(0.0, postprocess - replay));
+  for (int stage = 3; const char* name : {"hash", "draft", "features"}) {
+    constexpr int kTimes = 5;
+    double once = stages.run(stage);
+    add(name, (stages.run(stage++, kTimes) - once) / (kTimes - 1));
   }
   add_instruction_kinds(space, candidates, cost);
   return cost;

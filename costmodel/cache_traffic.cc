@@ -75,7 +75,6 @@ void CacheTraffic::start(const FlatProgram& program) {
   program_bytes_ = 0;
   is_counted_.assign(program.buffers.size(), false);
   for (const FlatStore& store : program.stores) {
-    if (store.is_prepack) continue;
     for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
       u32 index = program.accesses[a].buffer;
       if (!program.buffers[index].is_param || is_counted_[index]) continue;
@@ -121,8 +120,8 @@ void CacheTraffic::find_operands(const FlatProgram& program, const std::vector<U
   for (const Use& use : uses) {
     const FlatBuffer& buffer = program.buffers[use.buffer];
     if (buffer.buffer->scope == Scope::Register) continue;
-    Operand operand{&use, buffer.element_bytes, program.home_depth(buffer), buffer.is_param, false, false,
-                    lines_.size()};
+    Operand operand{&use,  buffer.element_bytes, program.home_depth(buffer), buffer.is_param, false,
+                    false, lines_.size()};
     operand.is_far = is_far_apart(operand, roles, true);
     operand.is_near = is_far_apart(operand, roles, false);
     measure_lines(operand);
@@ -209,9 +208,7 @@ double CacheTraffic::single_share(const Operand& operand, const Refill& refill) 
     return std::min(1.0, lines_of_runs(use, level, operand.element_bytes, line_) / lines(operand, level));
   }
   if (!is_far || use.is_write) return 0;
-  auto first = [&](u32 kept) {
-    return first_lines(use, std::max(kept, operand.home), operand.element_bytes, line_);
-  };
+  auto first = [&](u32 kept) { return first_lines(use, std::max(kept, operand.home), operand.element_bytes, line_); };
   return std::max(first(refill.kept), kFromL2 * first(refill.kept_in_l1));
 }
 

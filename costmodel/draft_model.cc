@@ -47,7 +47,6 @@ void DraftSum::close_nest() {
 }
 
 void DraftSum::add(const FlatProgram& program, const FlatStore& store, const StoreProfile& profile) {
-  if (store.is_prepack) return;
   i64 nest = store.depth > 0 ? i64{program.chain[store.first_loop]} : -1;
   if (nest < 0 || nest != nest_) close_nest();
   nest_ = nest;
@@ -80,9 +79,8 @@ const DraftSum& DraftModel::sum(const Program& program) {
   const FlatProgram& flat = reader_.read(program);
   profiler_.start(flat);
   sum_.start();
-  for (const FlatStore& store : flat.stores) {
-    if (!store.is_prepack) sum_.add(flat, store, profiler_.profile(flat, store, footprints_.of(flat, store)));
-  }
+  for (const FlatStore& store : flat.stores)
+    sum_.add(flat, store, profiler_.profile(flat, store, footprints_.of(flat, store)));
   return sum_;
 }
 

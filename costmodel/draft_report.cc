@@ -39,7 +39,6 @@ std::string report_draft(const Program& program, const FeatureTarget& target, do
   sum.start();
   std::string out;
   for (const FlatStore& store : flat.stores) {
-    if (store.is_prepack) continue;
     StoreProfile profile = profiler.profile(flat, store, footprints.of(flat, store));
     sum.add(flat, store, profile);
     out += cat(name_of_block(flat, store), ": ", tenths(seconds_of(profile, target.rates) * 1e6), " us\n",

@@ -167,13 +167,12 @@ void FeatureExtractor::extract(const Program& program, std::vector<float>& rows)
   profiler_.start(flat);
   touched_.assign(flat.loops.size() * flat.buffers.size(), {});
   touched_bytes_.assign(flat.loops.size(), 0);
-  auto has_row = [](const FlatStore& store) { return !store.is_constant && !store.is_prepack; };
+  auto has_row = [](const FlatStore& store) { return !store.is_constant; };
   auto count = std::count_if(flat.stores.begin(), flat.stores.end(), has_row);
   rows.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(feature_columns()));
   out_ = rows.data();
   draft_.start();
   for (const FlatStore& store : flat.stores) {
-    if (store.is_prepack) continue;
     const std::vector<Use>& uses = footprints_.of(flat, store);
     StoreProfile profile = profiler_.profile(flat, store, uses);
     draft_.add(flat, store, profile);

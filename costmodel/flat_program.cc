@@ -61,9 +61,18 @@ int grid_axis(const For* loop) {
 }
 
 i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 otherwise) {
-  if (annotations.empty()) return otherwise;
   const Annotation* found = find_annotation(annotations, key);
   return found ? found->value.integer : otherwise;
+}
+
+void read_annotations(const For* loop, FlatLoop& flat) {
+  Array<Annotation> all = loop->annotations;
+  flat.auto_unroll = integer_annotation(all, "auto_unroll_max_step", flat.auto_unroll);
+  flat.stages = stages_of(loop);
+  flat.is_async = find_annotation(all, kAsyncMark) || find_annotation(all, kPipelineMark);
+  flat.is_mma = integer_annotation(all, kWarpMmaMark, 0) != 0;
+  flat.is_ahead = integer_annotation(all, kOperandsAheadMark, 0) != 0;
+  flat.prefetch = integer_annotation(all, "prefetch", 0);
 }
 
 }  // namespace
@@ -71,8 +80,8 @@ i64 integer_annotation(Array<Annotation> annotations, std::string_view key, i64 
 const FlatProgram& FlatReader::read(const Program& program) {
   program_ = &program;
   flat_.loops.clear(), flat_.buffers.clear(), flat_.stores.clear(), flat_.accesses.clear(), flat_.dims.clear();
-  flat_.chain.clear(), flat_.blocks.clear(), flat_.reduces.clear(), flat_.numbers.clear();
-  dim_numbers_.clear(), open_.clear(), reducing_.clear(), open_blocks_.clear();
+  flat_.chain.clear(), flat_.blocks.clear(), flat_.numbers.clear();
+  dim_numbers_.clear(), open_.clear(), reducing_.reset(), open_blocks_.clear();
   index_of_buffer_.assign(program.next_buffer, -1);
   scope_.reset(program.next_var);
   if (program.body) visit(program.body, {});
@@ -114,36 +123,30 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   TW_CHECK(position < kMaxLoopDepth, "program nested too deeply");
   int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
-  flat_.loops.push_back(
-      {loop->var, loop->extent, loop->loop_kind, parent, position,
-       integer_annotation(loop->annotations, "auto_unroll_max_step", unroll), stages_of(loop),
-       find_annotation(loop->annotations, kAsyncMark) || find_annotation(loop->annotations, kPipelineMark),
-       integer_annotation(loop->annotations, kWarpMmaMark, 0) != 0,
-       integer_annotation(loop->annotations, kOperandsAheadMark, 0) != 0, grid_axis(loop),
-       integer_annotation(loop->annotations, "prefetch", 0)});
+  FlatLoop& flat =
+      flat_.loops.emplace_back(FlatLoop{loop->var, loop->extent, loop->loop_kind, parent, position, unroll});
+  flat.axis = grid_axis(loop);
+  if (!loop->annotations.empty()) read_annotations(loop, flat);
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
-  reducing_.push_back(false);
   scope_.bind_loop(loop->var, position, loop->extent);
   visit(loop->body, around);
   open_.pop_back();
-  reducing_.pop_back();
 }
 
 void FlatReader::visit_block(const Block* block, const Surroundings& around) {
+  if (integer_annotation(block->annotations, "prepack", 0) != 0) return note_prepacked(block);
   int depth = static_cast<int>(open_.size());
   Surroundings inside = around;
-  inside.is_prepack |= integer_annotation(block->annotations, "prepack", 0) != 0;
   if (block->predicate) note_predicate(block->predicate, inside);
   double reductions = 1;
-  std::vector<bool> before = reducing_;
+  std::bitset<kMaxLoopDepth> before = reducing_;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const IterVar& iter = block->iters[i];
-    scope_.evaluate(block->bindings[i], depth, scratch_);
-    scope_.bind(iter.var, scratch_);
+    const LinearIndex& value = scope_.bind(iter.var, block->bindings[i], depth);
     if (iter.kind != IterKind::R) continue;
     reductions *= static_cast<double>(iter.extent);
     for (int d = 0; d < depth; ++d) {
-      if (scratch_.span[d] > 0) reducing_[static_cast<std::size_t>(d)] = true;
+      if (value.span[d] > 0) reducing_.set(static_cast<std::size_t>(d));
     }
   }
   open_blocks_.push_back(block);
@@ -170,13 +173,12 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   store.share = around.share;
   store.predicates = around.predicates;
   store.predicate_count = around.predicate_count;
-  store.is_prepack = around.is_prepack;
   store.is_init = around.is_init;
   store.is_constant = std::all_of(node->values.begin(), node->values.end(), is_literal);
   store.iterations = 1;
   for (u32 loop : open_) store.iterations *= static_cast<double>(flat_.loops[loop].extent);
   flat_.chain.insert(flat_.chain.end(), open_.begin(), open_.end());
-  flat_.reduces.insert(flat_.reduces.end(), reducing_.begin(), reducing_.end());
+  store.reduces = reducing_;
   for (const StoreTarget& target : node->targets) add_access(target.buffer, target.indices, true, store);
   store.skip_bounds = 1;
   skipped_ = skipped_term(node);
@@ -230,6 +232,15 @@ void FlatReader::visit_value(const Expr* value, FlatStore& store) {
   }
 }
 
+void FlatReader::note_prepacked(const Block* block) {
+  for_each<Store>(block, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) {
+      FlatBuffer& made = flat_.buffers[buffer_index(target.buffer)];
+      made.is_param = made.is_prepacked = true;
+    }
+  });
+}
+
 void FlatReader::note_predicate(const Expr* predicate, Surroundings& inside) {
   int depth = static_cast<int>(open_.size());
   for (const Expr* part : conjuncts_of(predicate)) {
@@ -273,17 +284,18 @@ void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bo
                     static_cast<u32>(indices.size()),
                     indices};
   FlatBuffer& known = flat_.buffers[access.buffer];
-  widen_home(known);
-  if (is_write && store.is_prepack) known.is_param = known.is_prepacked = true;
+  if (!known.is_param) widen_home(known);
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    scope_.evaluate(indices[i], static_cast<int>(store.depth), scratch_);
-    access.is_irregular |= scratch_.irregular;
-    if (!is_write) add(store.index_ops, scratch_.ops);
-    dim_numbers_.push_back(flat_.numbers.size());
-    flat_.numbers.insert(flat_.numbers.end(), scratch_.coefficient, scratch_.coefficient + store.depth);
-    flat_.numbers.insert(flat_.numbers.end(), scratch_.span, scratch_.span + store.depth);
-    flat_.dims.push_back({scratch_.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr});
-    if (scratch_.irregular) flat_.dims.back().constant = 0;
+    const LinearIndex& index = scope_.index_of(indices[i], static_cast<int>(store.depth), scratch_);
+    access.is_irregular |= index.irregular;
+    if (!is_write) add(store.index_ops, index.ops);
+    std::size_t first = flat_.numbers.size();
+    dim_numbers_.push_back(first);
+    flat_.numbers.resize(first + 2 * store.depth);
+    std::copy_n(index.coefficient, index.depth, flat_.numbers.data() + first);
+    std::copy_n(index.span, index.depth, flat_.numbers.data() + first + store.depth);
+    flat_.dims.push_back(
+        {index.irregular ? 0 : index.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr});
   }
   flat_.accesses.push_back(access);
 }

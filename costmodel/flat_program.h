@@ -75,7 +75,8 @@ struct FlatCondition {
   std::bitset<kMaxLoopDepth> moves;  // by loops of the chain
 };
 
-// One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out.
+// One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out, and so are the
+// stores of `prepack` blocks, which run before the call.
 struct FlatStore {
   const Store* node;
   u32 first_loop, depth;       // FlatProgram::chain
@@ -95,8 +96,9 @@ struct FlatStore {
   double skip_bounds;
   std::array<FlatCondition, 4> skip_remainders;
   u32 remainders;
-  bool is_constant;  // stores literals only
-  bool is_prepack, is_init;
+  std::bitset<kMaxLoopDepth> reduces;  // the loops of the chain that move a reduction iter of the block
+  bool is_constant;                    // stores literals only
+  bool is_init;
 };
 
 struct FlatProgram {
@@ -107,7 +109,6 @@ struct FlatProgram {
   std::vector<FlatDim> dims;
   std::vector<u32> chain;
   std::vector<const Block*> blocks;
-  std::vector<bool> reduces;   // beside chain: does the loop move a reduction iter of the store's block?
   std::vector<float> numbers;  // what FlatDim points to
 
   const FlatLoop& loop_of(const FlatStore& store, u32 position) const {
@@ -130,7 +131,7 @@ class FlatReader {
  private:
   struct Surroundings {
     double share = 1;
-    bool is_prepack = false, is_init = false;
+    bool is_init = false;
     std::array<FlatCondition, 4> predicates = {};
     u32 predicate_count = 0;
   };
@@ -139,6 +140,7 @@ class FlatReader {
   void visit_block(const Block* block, const Surroundings& around);
   void visit_store(const Store* store, const Surroundings& around);
   void visit_value(const Expr* value, FlatStore& store);
+  void note_prepacked(const Block* block);
   void note_predicate(const Expr* predicate, Surroundings& inside);
   void note_skipped(const Select* select, FlatStore& store);
   void add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store);
@@ -151,9 +153,9 @@ class FlatReader {
   const Program* program_ = nullptr;
   LinearScope scope_;
   LinearIndex scratch_;
-  std::vector<u32> open_;            // loops around
-  std::vector<bool> reducing_;       // beside open_
-  const Select* skipped_ = nullptr;  // of the store at hand
+  std::vector<u32> open_;                // loops around
+  std::bitset<kMaxLoopDepth> reducing_;  // beside open_
+  const Select* skipped_ = nullptr;      // of the store at hand
   std::vector<const Block*> open_blocks_;
   std::vector<int> index_of_buffer_;      // by id; -1 = not met
   std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start

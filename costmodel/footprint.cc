@@ -37,35 +37,59 @@ const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatSto
 void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
                                double* extents) {
   const FlatAccess* accesses = program.accesses.data() + use.first_access;
+  const FlatDim* dims = program.dims_of(*accesses);
   boxes_.resize(use.accesses);
   for (u32 a = 0; a < use.accesses; ++a) {
-    const FlatDim* dims = program.dims_of(accesses[a]);
-    for (u32 i = 0; i < use.rank; ++i) boxes_[a].low[i] = boxes_[a].high[i] = dims[i].constant;
+    for (u32 i = 0; i < use.rank; ++i) boxes_[a].low[i] = boxes_[a].high[i] = program.dims_of(accesses[a])[i].constant;
   }
+  for (u32 i = 0; i < use.rank; ++i) extents[i] = extent(program, use, i);
   for (u32 level = depth + 1; level-- > 0;) {
-    for (u32 a = 0; level < depth && a < use.accesses; ++a) {
-      const FlatDim* dims = program.dims_of(accesses[a]);
-      for (u32 i = 0; i < use.rank; ++i) {
-        if (dims[i].coefficient[level] < 0)
-          boxes_[a].low[i] -= dims[i].span[level];
-        else
-          boxes_[a].high[i] += dims[i].span[level];
-      }
+    bool grows = level == depth;
+    for (u32 i = 0; level < depth && i < use.rank; ++i) {
+      if (!grow(program, use, i, level)) continue;
+      grows = true;
+      extents[i] = extent(program, use, i);
+    }
+    if (!grows) {
+      elements[level] = elements[level + 1], run[level] = run[level + 1];
+      continue;
     }
     elements[level] = run[level] = 1;
     bool is_dense = true;
     for (u32 i = use.rank; i-- > 0;) {
-      double low = boxes_[0].low[i], high = boxes_[0].high[i], shape = program.dims_of(accesses[0])[i].extent;
-      for (u32 a = 1; a < use.accesses; ++a) {
-        low = std::min(low, boxes_[a].low[i]);
-        high = std::max(high, boxes_[a].high[i]);
-      }
-      extents[i] = std::clamp(std::floor(high - low + 1.5), 1.0, std::max(1.0, shape));
       elements[level] *= extents[i];
       if (is_dense) run[level] *= extents[i];
-      is_dense &= extents[i] == shape;
+      is_dense &= extents[i] == dims[i].extent;
     }
   }
+}
+
+// Lets a loop run: the boxes grow along a dimension. Do they?
+bool Footprints::grow(const FlatProgram& program, const Use& use, u32 dimension, u32 loop) {
+  bool grows = false;
+  for (u32 a = 0; a < use.accesses; ++a) {
+    const FlatDim& dim = program.dims_of(program.accesses[use.first_access + a])[dimension];
+    double span = dim.span[loop];
+    if (span == 0) continue;
+    grows = true;
+    if (dim.coefficient[loop] < 0)
+      boxes_[a].low[dimension] -= span;
+    else
+      boxes_[a].high[dimension] += span;
+  }
+  return grows;
+}
+
+// Of the box around those of all accesses.
+double Footprints::extent(const FlatProgram& program, const Use& use, u32 dimension) const {
+  double low = boxes_[0].low[dimension], high = boxes_[0].high[dimension];
+  for (u32 a = 1; a < use.accesses; ++a) {
+    low = std::min(low, boxes_[a].low[dimension]);
+    high = std::max(high, boxes_[a].high[dimension]);
+  }
+  double shape = program.dims_of(program.accesses[use.first_access])[dimension].extent;
+  auto whole = static_cast<double>(static_cast<i64>(high - low + 1.5));
+  return std::clamp(whole, 1.0, std::max(1.0, shape));
 }
 
 void Footprints::measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride) {

@@ -31,6 +31,8 @@ class Footprints {
  private:
   void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
                      double* extents);
+  bool grow(const FlatProgram& program, const Use& use, u32 dimension, u32 loop);
+  double extent(const FlatProgram& program, const Use& use, u32 dimension) const;
   static void measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride);
 
   // Lowest and highest index per dimension.

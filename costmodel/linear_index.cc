@@ -6,13 +6,22 @@
 namespace tw {
 namespace {
 
+// `from` is over the same loops or over outer ones of them.
 void add_scaled(LinearIndex& to, const LinearIndex& from, double factor) {
   to.constant += factor * from.constant;
   to.irregular |= from.irregular;
   add(to.ops, from.ops);
-  for (int d = 0; d < to.depth; ++d) {
+  for (int d = 0; d < from.depth; ++d) {
     to.coefficient[d] += static_cast<float>(factor) * from.coefficient[d];
     to.span[d] += static_cast<float>(std::fabs(factor)) * from.span[d];
+  }
+}
+
+void scale(LinearIndex& index, double factor) {
+  index.constant *= factor;
+  for (int d = 0; d < index.depth; ++d) {
+    index.coefficient[d] *= static_cast<float>(factor);
+    index.span[d] *= static_cast<float>(std::fabs(factor));
   }
 }
 
@@ -47,6 +56,29 @@ void take_modulo(LinearIndex& index, i64 by) {
 
 bool is_fixed(const LinearIndex& index) {
   return std::all_of(index.span, index.span + index.depth, [](float span) { return span == 0; });
+}
+
+void take_quotient(BinaryOp op, LinearIndex& index, const LinearIndex& divisor) {
+  add(index.ops, divisor.ops);
+  i64 by = static_cast<i64>(divisor.constant);
+  if (!is_fixed(divisor) || by <= 0)
+    index.irregular = true;
+  else if (op == BinaryOp::FloorDiv)
+    divide(index, by);
+  else
+    take_modulo(index, by);
+}
+
+// Products, minima and maxima move as their moving operand does.
+void combine(BinaryOp op, LinearIndex& a, const LinearIndex& b) {
+  bool a_fixed = is_fixed(a), both_move = !a_fixed && !is_fixed(b);
+  double factor = a_fixed ? a.constant : b.constant;
+  bool irregular = a.irregular || b.irregular || both_move;
+  OpCounts ops = a.ops;
+  add(ops, b.ops);
+  if (a_fixed) a.copy(b);
+  if (op == BinaryOp::Mul) scale(a, factor), a.irregular = irregular;
+  a.ops = ops;
 }
 
 double clamp_share(double share) { return std::clamp(share, 0.0, 1.0); }
@@ -121,101 +153,84 @@ void LinearScope::bind_loop(const Var* var, int position, i64 extent) {
   meaning(var) = {Meaning::Tag::Loop, position, static_cast<float>(extent - 1)};
 }
 
-void LinearScope::bind_zero(const Var* var) {
-  LinearIndex zero;
-  zero.clear(0);
-  bind(var, zero);
+void LinearScope::bind_zero(const Var* var) { value_of(var).clear(0); }
+
+const LinearIndex& LinearScope::bind(const Var* var, const Expr* value, int depth) {
+  LinearIndex& index = value_of(var);
+  evaluate(value, depth, index);
+  return index;
 }
 
-void LinearScope::bind(const Var* var, const LinearIndex& value) {
+LinearIndex& LinearScope::value_of(const Var* var) {
   Meaning& known = meaning(var);
   if (known.tag != Meaning::Tag::Value) {
     if (used_values_ == values_.size()) values_.emplace_back();
     known = {Meaning::Tag::Value, static_cast<int>(used_values_++), 0};
   }
-  values_[static_cast<std::size_t>(known.index)].copy(value);
+  return values_[static_cast<std::size_t>(known.index)];
+}
+
+const LinearIndex& LinearScope::index_of(const Expr* expr, int depth, LinearIndex& memory) const {
+  u32 id = expr->kind == Kind::Var ? static_cast<const Var*>(expr)->id : static_cast<u32>(meanings_.size());
+  if (id < meanings_.size() && meanings_[id].tag == Meaning::Tag::Value)
+    return values_[static_cast<std::size_t>(meanings_[id].index)];
+  evaluate(expr, depth, memory);
+  return memory;
 }
 
 void LinearScope::evaluate(const Expr* expr, int depth, LinearIndex& out) const {
   out.clear(depth);
+  add_to(expr, 1, out);
+}
+
+void LinearScope::add_to(const Expr* expr, double factor, LinearIndex& out) const {
   switch (expr->kind) {
     case Kind::IntImm:
-      out.constant = static_cast<double>(static_cast<const IntImm*>(expr)->value);
+      out.constant += factor * static_cast<double>(static_cast<const IntImm*>(expr)->value);
       return;
     case Kind::Cast:
-      return evaluate(static_cast<const Cast*>(expr)->value, depth, out);
+      return add_to(static_cast<const Cast*>(expr)->value, factor, out);
     case Kind::Binary:
-      return evaluate_binary(static_cast<const Binary*>(expr), depth, out);
+      return add_binary(static_cast<const Binary*>(expr), factor, out);
     case Kind::Select:
-      return evaluate(static_cast<const Select*>(expr)->then, depth, out);
+      return add_to(static_cast<const Select*>(expr)->then, factor, out);
     case Kind::Var:
-      break;
+      return add_variable(static_cast<const Var*>(expr)->id, factor, out);
     default:
       out.irregular = true;
-      return;
-  }
-  u32 id = static_cast<const Var*>(expr)->id;
-  Meaning known = id < meanings_.size() ? meanings_[id] : Meaning{};
-  if (known.tag == Meaning::Tag::Loop) {
-    out.coefficient[known.index] = 1;
-    out.span[known.index] = known.span;
-  } else if (known.tag == Meaning::Tag::Value) {
-    const LinearIndex& value = values_[static_cast<std::size_t>(known.index)];
-    out.constant = value.constant;
-    out.irregular = value.irregular;
-    out.ops = value.ops;
-    std::copy_n(value.coefficient, value.depth, out.coefficient);
-    std::copy_n(value.span, value.depth, out.span);
   }
 }
 
-void LinearScope::evaluate_binary(const Binary* expr, int depth, LinearIndex& out) const {
-  evaluate(expr->a, depth, out);
-  LinearIndex b;
-  evaluate(expr->b, depth, b);
-  bool a_fixed = is_fixed(out), b_fixed = is_fixed(b);
-  i64 by = static_cast<i64>(b.constant);
-  switch (expr->op) {
-    case BinaryOp::Add:
-      add_scaled(out, b, 1);
-      break;
-    case BinaryOp::Sub:
-      add_scaled(out, b, -1);
-      break;
-    case BinaryOp::Mul: {
-      if (!a_fixed && !b_fixed) out.irregular = true;
-      const LinearIndex& moving = a_fixed ? b : out;
-      double factor = a_fixed ? out.constant : b.constant;
-      LinearIndex product;
-      product.clear(depth);
-      add_scaled(product, moving, factor);
-      add(product.ops, a_fixed ? out.ops : b.ops);
-      product.irregular |= out.irregular;
-      out.copy(product);
-      break;
-    }
-    case BinaryOp::FloorDiv:
-      add(out.ops, b.ops);
-      if (b_fixed && by > 0)
-        divide(out, by);
-      else
-        out.irregular = true;
-      break;
-    case BinaryOp::FloorMod:
-      add(out.ops, b.ops);
-      if (b_fixed && by > 0)
-        take_modulo(out, by);
-      else
-        out.irregular = true;
-      break;
-    default:  // Min and Max move as their moving operand does
-      add(b.ops, out.ops);
-      if (a_fixed)
-        out.copy(b);
-      else
-        out.ops = b.ops;
+void LinearScope::add_variable(u32 id, double factor, LinearIndex& out) const {
+  Meaning known = id < meanings_.size() ? meanings_[id] : Meaning{};
+  if (known.tag == Meaning::Tag::Loop) {
+    out.coefficient[known.index] += static_cast<float>(factor);
+    out.span[known.index] += static_cast<float>(std::fabs(factor)) * known.span;
+  } else if (known.tag == Meaning::Tag::Value) {
+    add_scaled(out, values_[static_cast<std::size_t>(known.index)], factor);
   }
+}
+
+// Sums and products by a number, of which nearly all indices are made, need no index of their own.
+void LinearScope::add_binary(const Binary* expr, double factor, LinearIndex& out) const {
   at(out.ops, op_of(expr->op, DType::I64)) += 1;
+  const IntImm *a_number = as<IntImm>(expr->a), *b_number = as<IntImm>(expr->b);
+  if (expr->op == BinaryOp::Add || expr->op == BinaryOp::Sub) {
+    add_to(expr->a, factor, out);
+    return add_to(expr->b, expr->op == BinaryOp::Add ? factor : -factor, out);
+  }
+  if (expr->op == BinaryOp::Mul && (a_number || b_number)) {
+    const IntImm* number = b_number ? b_number : a_number;
+    return add_to(b_number ? expr->a : expr->b, factor * static_cast<double>(number->value), out);
+  }
+  LinearIndex a, b;
+  evaluate(expr->a, out.depth, a);
+  evaluate(expr->b, out.depth, b);
+  if (expr->op == BinaryOp::FloorDiv || expr->op == BinaryOp::FloorMod)
+    take_quotient(expr->op, a, b);
+  else
+    combine(expr->op, a, b);
+  add_scaled(out, a, factor);
 }
 
 double LinearScope::share(const Expr* condition, int depth) const {

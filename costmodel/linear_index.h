@@ -63,9 +63,12 @@ class LinearScope {
   void reset(u32 variables);
   void bind_loop(const Var* var, int position, i64 extent);
   void bind_zero(const Var* var);  // a loop of one iteration
-  void bind(const Var* var, const LinearIndex& value);
+  // Of an iter, which its value does not use. The result is valid until the next iter is bound.
+  const LinearIndex& bind(const Var* var, const Expr* value, int depth);
   // The index over loops at positions below `depth`.
   void evaluate(const Expr* expr, int depth, LinearIndex& out) const;
+  // The same, where it lies if it is the value of an iter, which may be over fewer loops, or in `memory`.
+  const LinearIndex& index_of(const Expr* expr, int depth, LinearIndex& memory) const;
   // The estimated share of points of the loops at which a condition holds, in [0, 1]; bounds are taken as independent.
   double share(const Expr* condition, int depth) const;
 
@@ -75,8 +78,12 @@ class LinearScope {
     int index = 0;  // position of a loop, or entry in values_
     float span = 0;
   };
-  void evaluate_binary(const Binary* expr, int depth, LinearIndex& out) const;
+  // These add `factor` times the expression to an index.
+  void add_to(const Expr* expr, double factor, LinearIndex& out) const;
+  void add_variable(u32 id, double factor, LinearIndex& out) const;
+  void add_binary(const Binary* expr, double factor, LinearIndex& out) const;
   Meaning& meaning(const Var* var);
+  LinearIndex& value_of(const Var* var);
 
   std::vector<Meaning> meanings_;  // by id of the variable
   std::vector<LinearIndex> values_;

@@ -30,7 +30,7 @@ const FlatProgram& LoopContexts::read(const Program& program) {
       contexts_[loop].top_down = contexts_[parent].top_down * static_cast<double>(flat.loops[parent].extent);
   }
   for (const FlatStore& store : flat.stores) {
-    if (store.is_constant || store.is_prepack) continue;
+    if (store.is_constant) continue;
     stores_.push_back(&store);
     add(flat, store);
   }
@@ -44,7 +44,7 @@ void LoopContexts::add(const FlatProgram& flat, const FlatStore& store) {
     u32 loop = flat.chain[store.first_loop + p];
     executions *= static_cast<double>(flat.loops[loop].extent);
     contexts_[loop].bottom_up += executions;
-    contexts_[loop].reduces = contexts_[loop].reduces || flat.reduces[store.first_loop + p];
+    contexts_[loop].reduces = contexts_[loop].reduces || store.reduces[p];
     for (const Use& use : uses) join(touches_[loop * buffers_ + use.buffer], use, executions, p, use.stride[p]);
   }
 }

@@ -19,7 +19,6 @@ std::vector<StoreLoops> stores_of_kernels(const FlatProgram& program) {
   u32 count = 0;
   i64 last_root = -1;
   for (const FlatStore& store : program.stores) {
-    if (store.is_prepack) continue;
     i64 root = store.depth > 0 ? static_cast<i64>(program.chain[store.first_loop]) : -1;
     if (root < 0 || root != last_root) ++count;
     last_root = root;
