@@ -22,18 +22,42 @@ constexpr int kTries = 4;  // of a trace that is rejected here
 
 bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 
-// How far apart two shapes or targets are: their numbers in octaves.
+double octaves(i64 a, i64 b) { return std::abs(std::log2(static_cast<double>(a + 1) / static_cast<double>(b + 1))); }
+
+// How far apart two shapes are: their numbers in octaves.
 double distance(const std::vector<i64>& a, const std::vector<i64>& b) {
   double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    sum += std::abs(std::log2(static_cast<double>(a[i] + 1) / static_cast<double>(b[i] + 1)));
+  for (std::size_t i = 0; i < a.size(); ++i) sum += octaves(a[i], b[i]);
   return sum;
 }
 
-// Infinite between targets that differ in more than numbers.
-double target_distance(const std::string& a, const std::string& b) {
-  WorkloadForm own = form_of(a), other = form_of(b);
-  return own.text == other.text ? distance(own.numbers, other.numbers) : std::numeric_limits<double>::infinity();
+// "sm_90a": 90.
+int arch_number(const std::string& arch) {
+  int number = 0;
+  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
+  return number;
+}
+
+// Of one kind: the numbers that kernels depend on in octaves, and what other instructions make of them.
+double distance(const Target& a, const Target& b) {
+  constexpr double kOtherInstructions = 2, kOtherName = 0.25;
+  double sum = octaves(a.threads, b.threads) + octaves(a.vector_bits, b.vector_bits) +
+               octaves(a.vector_registers, b.vector_registers) + octaves(a.l1_bytes, b.l1_bytes) +
+               octaves(a.l2_bytes, b.l2_bytes) + octaves(a.group_threads, b.group_threads) +
+               octaves(a.shared_bytes, b.shared_bytes);
+  int arch = arch_number(a.arch), other = arch_number(b.arch);
+  bool has_other_instructions =
+      has_lane_masks(a) != has_lane_masks(b) || a.triple != b.triple || arch / 10 != other / 10;
+  bool has_other_name = a.cpu != b.cpu || a.arch != b.arch || a.gpu != b.gpu;
+  return sum + octaves(arch, other) + has_other_instructions * kOtherInstructions + has_other_name * kOtherName;
+}
+
+// Infinite from what is no target, or one of another kind.
+double distance_from(const Target& target, const std::string& text) {
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> other = parse_target(text, 0, diagnostics);
+  return other && other->kind == target.kind ? distance(*other, target) : std::numeric_limits<double>::infinity();
 }
 
 // Records of one workload that one machine measured for one target, and how near they are to a task.
@@ -46,9 +70,6 @@ struct Origin {
 };
 
 using Best = BoundedSample<std::string>;
-
-// The kind of a target's text is its first word.
-std::string_view kind_of(std::string_view target) { return target.substr(0, target.find(' ')); }
 
 // A workload as it is compared with others: all of its text, and that of its anchor.
 struct ComparedWorkload {
@@ -76,15 +97,16 @@ double distance(const ComparedWorkload& a, const ComparedWorkload& b) {
 DatabaseStatus read_origins(const TaskState& state, Database& database, const std::string& workload, double distance,
                             const std::function<bool()>& stop, std::map<Origin, Best>& origins) {
   bool is_own = workload == state.workload_key;
+  std::map<std::string, double> target_distances;
   RecordFilter filter{.workload = workload, .stop = stop, .not_target = is_own ? state.target_key : ""};
   return database.visit(filter, [&](Record& record) {
     std::optional<Hash128> program = parse_hash(record.program);
     if (!program || !record.ok() || !record.is_trial() || record.trace.empty()) return;
-    if (kind_of(record.target) != kind_of(state.target_key)) return;
+    auto [to, is_new] = target_distances.try_emplace(record.target);
+    if (is_new) to->second = distance_from(state.task->target, record.target);
+    if (std::isinf(to->second)) return;
     std::string machine = machine_of(record.host);
-    Origin origin{
-        distance, target_distance(record.target, state.target_key), machine != state.machine, workload, record.target,
-        machine};
+    Origin origin{distance, to->second, machine != state.machine, workload, record.target, machine};
     origins.try_emplace(origin, SampleLimits{.fastest = kMostTraces, .others = 0})
         .first->second.add(record.seconds, *program, std::move(record.trace));
   });

@@ -7,6 +7,8 @@
 
 #include "dsl/base/text.h"
 #include "sampler/space/other_sketches.h"
+#include "sampler/tasks/load_list.h"
+#include "tests/support/parsed.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
@@ -103,6 +105,7 @@ TEST_F(TransferSeeds, ASecondShapeIsTunedInFewerTrials) {
     i64 before = 0;
     for (TuneTask& task : std::array{product(120, 128, 120), product(240, 256, 120)}) {
       before = *both.latest_record();
+      task.target = test::parsed_target("cpu -mcpu=skylake-avx512 -threads=1");  // the same code on every machine
       tasks_.clear();
       tasks_.push_back(std::move(task));
       run(how, both, &measurer, watcher, lengths);
@@ -226,6 +229,36 @@ TEST_F(TransferSeeds, ANewTargetStartsFromTheNearestOne) {
     ASSERT_FALSE(state.others.empty());
     EXPECT_EQ(state.others[0], wanted) << threads;
   }
+}
+
+// Records of processors with other vectors, of GPUs of the same generation and of others: which one a new target takes.
+TEST_F(TransferSeeds, TheNearestTargetHasTheSameVectorsOrTheSameInstructions) {
+  int databases = 0;
+  auto nearest = [&](const std::string& wanted, const std::vector<std::string>& known) {
+    Database records = database(cat("records", ++databases));
+    TuneTask task = product(48, 64, 64);
+    TaskKey key = key_of(task);
+    EXPECT_TRUE(records.add_workload(key.workload, workload_text(task.program.program)));
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      Record record{.workload = key.workload, .target = known[i], .status = "ok", .seconds = 1e-3};
+      record.program = to_hex(Hash128{1, i}), record.trace = known[i];
+      EXPECT_TRUE(records.add_record(record));
+    }
+    task.target = test::parsed_target(wanted);
+    TaskState state;
+    name_task(state, task, library(), with("shipped"));
+    EXPECT_TRUE(note_transfer_seeds({&state, 1}, records));
+    return state.others.empty() ? std::string() : state.others[0];
+  };
+  std::vector<std::string> processors = {"cpu -mcpu=znver3 -threads=1", "cpu -mcpu=znver4 -threads=1",
+                                         "cpu -mcpu=haswell -threads=1", "cpu -mcpu=znver4 -threads=64"};
+  EXPECT_EQ(nearest("cpu -mcpu=skylake-avx512 -threads=1", processors), processors[1]);
+  EXPECT_EQ(nearest("cpu -mcpu=znver2 -threads=1", processors), processors[0]);
+  std::vector<std::string> devices = {"cuda -arch=sm_80", "cuda -arch=sm_90a", "cuda -arch=sm_120"};
+  EXPECT_EQ(nearest("cuda -arch=sm_89", devices), devices[0]);
+  EXPECT_EQ(nearest("cuda -arch=sm_90", devices), devices[1]);
+  EXPECT_EQ(nearest("cuda -device=h200 -arch=sm_90a", devices), devices[1]);
+  EXPECT_EQ(nearest("cuda -arch=sm_80", processors), "");
 }
 
 // With an epilogue the sketch has more instructions; the decisions for the product's own are kept.
