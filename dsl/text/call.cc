@@ -24,8 +24,31 @@ std::vector<std::string> names_of(const List& list) {
 }
 
 std::string shown(const ArgumentValue& value) {
-  const DType* type = std::get_if<DType>(&value);
-  return type ? name_of(*type) : std::to_string(std::get<i64>(value));
+  if (const DType* type = std::get_if<DType>(&value)) return name_of(*type);
+  if (const i64* integer = std::get_if<i64>(&value)) return std::to_string(*integer);
+  return cat("[", join(std::get<std::vector<i64>>(value), ", "), "]");
+}
+
+const char* name_of(ParameterKind kind) {
+  return kind == ParameterKind::Type ? "a type" : kind == ParameterKind::Integers ? "a list of integers" : "an integer";
+}
+
+ParameterKind kind_of(const ArgumentValue& value) {
+  if (std::holds_alternative<DType>(value)) return ParameterKind::Type;
+  return std::holds_alternative<i64>(value) ? ParameterKind::Integer : ParameterKind::Integers;
+}
+
+// [1, 2]
+std::optional<std::vector<i64>> integers_of(const ast::Expr* value) {
+  auto* list = ast::as<ast::List>(value);
+  if (!list) return std::nullopt;
+  std::vector<i64> integers;
+  for (const ast::Expr* item : list->items) {
+    auto* integer = ast::as<ast::Int>(item);
+    if (!integer) return std::nullopt;
+    integers.push_back(integer->value);
+  }
+  return integers;
 }
 
 std::optional<WorkloadArgument> argument_of(const ast::Argument& argument, Parser& parser) {
@@ -33,7 +56,8 @@ std::optional<WorkloadArgument> argument_of(const ast::Argument& argument, Parse
   auto* integer = ast::as<ast::Int>(argument.value);
   auto* name = ast::as<ast::Name>(argument.value);
   std::optional<DType> type = name ? parse_dtype(name->name) : std::nullopt;
-  if (argument.name.empty() || (!integer && !type)) {
+  std::optional<std::vector<i64>> integers = integers_of(argument.value);
+  if (argument.name.empty() || (!integer && !type && !integers)) {
     parser.error(argument.value->span,
                  cat("expected a named integer or type, found `", ast::to_string(argument.value), "`"),
                  "for example `M = 128` or `T = f16`");
@@ -41,8 +65,10 @@ std::optional<WorkloadArgument> argument_of(const ast::Argument& argument, Parse
   }
   if (integer)
     made.value = integer->value;
-  else
+  else if (type)
     made.value = *type;
+  else
+    made.value = *integers;
   return made;
 }
 
@@ -54,7 +80,7 @@ std::vector<Signature> signatures(const WorkloadModule& module) {
     Signature signature{std::string(workload.name.name), std::string(workload.doc), {}};
     for (const ast::Parameter& p : workload.parameters) {
       signature.parameters.push_back(
-          {std::string(p.name.name), p.is_type, !p.fallback, p.fallback ? ast::to_string(p.fallback) : ""});
+          {std::string(p.name.name), p.kind, !p.fallback, p.fallback ? ast::to_string(p.fallback) : ""});
     }
     list.push_back(std::move(signature));
   }
@@ -86,11 +112,11 @@ std::vector<CallProblem> check_call(const WorkloadModule& module, const std::str
       } else if (parameter == at->parameters.end()) {
         problems.push_back({argument.name, cat("`", workload, "` has no argument `", argument.name, "`"),
                             suggestion(argument.name, names_of(at->parameters))});
-      } else if (parameter->is_type != std::holds_alternative<DType>(argument.value)) {
-        problems.push_back({argument.name,
-                            cat("expected ", parameter->is_type ? "a type" : "an integer", " for `", argument.name,
-                                "`, found ", shown(argument.value)),
-                            ""});
+      } else if (parameter->kind != kind_of(argument.value)) {
+        problems.push_back(
+            {argument.name,
+             cat("expected ", name_of(parameter->kind), " for `", argument.name, "`, found ", shown(argument.value)),
+             ""});
       }
     }
     for (const ast::Parameter& parameter : at->parameters) {

@@ -2,6 +2,7 @@
 // conditions) and element types. Values of stages are in dsl/text/lower_value.h.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,7 +14,16 @@
 
 namespace tw::instantiation {
 
-using Meaning = std::variant<i64, DType, te::Tensor, te::Value, std::vector<i64>, std::vector<te::Value>>;
+struct List;
+using Meaning = std::variant<i64, DType, te::Tensor, te::Value, std::shared_ptr<const List>>;
+struct List {
+  std::vector<Meaning> items;
+};
+Meaning list_of(std::vector<Meaning> items);
+// Null if it is no list.
+const std::vector<Meaning>* items_of(const Meaning& meaning);
+// The integer that it is or that is known of its value.
+std::optional<i64> number_of(const Meaning& meaning);
 
 // Names with what they stand for; looks into `outer` for what it does not know itself.
 class Names {
@@ -36,6 +46,8 @@ class Errors {
   void operator()(Span span, std::string message, std::string note = "");
   bool any() const { return count_ > 0; }
   bool full() const;
+  // Adds to the elements of all lists so far; false beyond `most`.
+  bool count_elements(i64 more, i64 most) { return (elements_ += more) <= most; }
 
   // Sets the place to blame while it lives.
   class Blame {
@@ -55,12 +67,15 @@ class Errors {
   Diagnostics& diagnostics_;
   std::optional<Span> blamed_;
   int count_ = 0;
+  i64 elements_ = 0;
 };
 
 // Reports "unknown name `x`" with what may have been meant.
 void report_unknown(const ast::Name* name, const Names& scope, Errors& errors);
 
-// Nothing after an error. Conditions are 0 and 1; arithmetic that overflows is an error.
+// Nothing after an error. An integer, or a list of integers and lists. Conditions are 0 and 1; arithmetic that
+// overflows is an error.
+std::optional<Meaning> evaluate_constant(const ast::Expr* expr, const Names& scope, Errors& errors);
 std::optional<i64> evaluate_integer(const ast::Expr* expr, const Names& scope, Errors& errors);
 std::optional<DType> evaluate_type(const ast::Expr* expr, const Names& scope, Errors& errors);
 

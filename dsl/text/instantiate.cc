@@ -61,6 +61,13 @@ std::string access_outside(const tw::Expr* e, const VarRanges& ranges) {
   return found;
 }
 
+Meaning meaning_of(const ArgumentValue& value) {
+  if (const i64* integer = std::get_if<i64>(&value)) return *integer;
+  if (const DType* type = std::get_if<DType>(&value)) return *type;
+  const auto& integers = std::get<std::vector<i64>>(value);
+  return list_of({integers.begin(), integers.end()});
+}
+
 class Instantiation {
  public:
   Instantiation(const WorkloadModule& module, const Workload& workload, std::vector<const Epilogue*> epilogues,
@@ -87,11 +94,15 @@ class Instantiation {
       auto given = std::find_if(arguments.begin(), arguments.end(),
                                 [&](const WorkloadArgument& a) { return a.name == parameter.name.name; });
       if (given != arguments.end()) {
-        std::visit([&](auto value) { scope_.add(parameter.name.name, value); }, given->value);
-      } else if (parameter.is_type) {
+        scope_.add(parameter.name.name, meaning_of(given->value));
+      } else if (parameter.kind == ParameterKind::Type) {
         if (std::optional<DType> type = evaluate_type(parameter.fallback, scope_, errors_))
           scope_.add(parameter.name.name, *type);
-      } else if (std::optional<i64> value = evaluate_integer(parameter.fallback, scope_, errors_)) {
+      } else if (std::optional<Meaning> value = evaluate_constant(parameter.fallback, scope_, errors_)) {
+        bool is_list = items_of(*value) != nullptr;
+        if (is_list != (parameter.kind == ParameterKind::Integers))
+          errors_(parameter.fallback->span,
+                  is_list ? "expected an integer, found a list" : "expected a list of integers");
         scope_.add(parameter.name.name, *value);
       }
     }
@@ -121,29 +132,36 @@ class Instantiation {
   std::optional<std::vector<i64>> shape_of(const Declaration& node, const Names& scope) {
     std::vector<i64> shape;
     for (const Expr* extent : node.shape) {
-      auto* name = ast::as<ast::Name>(extent);
-      const Meaning* meaning = name ? scope.find(name->name) : nullptr;
-      if (meaning && std::holds_alternative<std::vector<i64>>(*meaning)) {  // `shape` of an epilogue
-        const auto& all = std::get<std::vector<i64>>(*meaning);
-        shape.insert(shape.end(), all.begin(), all.end());
-        continue;
-      }
-      std::optional<i64> value = extent_of(extent, scope, cat("a dimension of `", node.name.name, "`"));
-      if (!value) return std::nullopt;
-      shape.push_back(*value);
+      std::optional<Extents> found = extents_of(extent, scope, cat("a dimension of `", node.name.name, "`"));
+      if (!found) return std::nullopt;
+      shape.insert(shape.end(), found->sizes.begin(), found->sizes.end());
     }
     return fits(shape, node.name) ? std::optional(shape) : std::nullopt;
   }
 
-  std::optional<i64> extent_of(const Expr* e, const Names& scope, const std::string& what) {
-    std::optional<i64> value = evaluate_integer(e, scope, errors_);
+  // One extent, or those of several dimensions or axes.
+  struct Extents {
+    std::vector<i64> sizes;
+    bool is_list;
+  };
+  std::optional<Extents> extents_of(const Expr* e, const Names& scope, const std::string& what) {
+    std::optional<Meaning> value = evaluate_constant(e, scope, errors_);
     if (!value) return std::nullopt;
-    if (*value < 1 || *value > kMaxExtent) {
-      errors_(e->span, cat(what, " has extent ", *value),
-              *value < 1 ? "an extent is at least 1" : "an extent is at most 2^40");
+    const std::vector<Meaning>* items = items_of(*value);
+    Extents out{{}, items != nullptr};
+    for (const Meaning& one : items ? *items : std::vector<Meaning>{*value}) {
+      const i64* size = std::get_if<i64>(&one);
+      if (size && *size >= 1 && *size <= kMaxExtent) {
+        out.sizes.push_back(*size);
+        continue;
+      }
+      errors_(e->span, size ? cat(what, " has extent ", *size) : "expected a list of integers",
+              !size       ? ""
+              : *size < 1 ? "an extent is at least 1"
+                          : "an extent is at most 2^40");
       return std::nullopt;
     }
-    return value;
+    return out;
   }
 
   bool fits(const std::vector<i64>& shape, const NamePlace& name) {
@@ -164,7 +182,7 @@ class Instantiation {
     auto* alias = ast::as<ast::Name>(node.value);
     const Meaning* meaning = alias ? scope.find(alias->name) : nullptr;
     if (meaning && std::holds_alternative<te::Tensor>(*meaning)) return add(scope, node.name, *meaning);
-    if (std::optional<i64> value = evaluate_integer(node.value, scope, errors_)) add(scope, node.name, *value);
+    if (std::optional<Meaning> value = evaluate_constant(node.value, scope, errors_)) add(scope, node.name, *value);
   }
 
   void statement(const Require& node, Names& scope) {
@@ -192,11 +210,15 @@ class Instantiation {
                                               Names& inside) {
     std::vector<IterVar> axes;
     for (const AxisPlace& place : places) {
-      std::optional<i64> extent = extent_of(place.extent, outer, cat("axis `", place.name.name, "`"));
-      if (!extent) return std::nullopt;
-      axes.push_back(reduce ? definition_.reduce_axis(place.name.name, *extent)
-                            : definition_.axis(place.name.name, *extent));
-      if (inside.add(place.name.name, definition_[axes.back()])) continue;
+      std::optional<Extents> extents = extents_of(place.extent, outer, cat("axis `", place.name.name, "`"));
+      if (!extents) return std::nullopt;
+      std::vector<Meaning> values;
+      for (i64 extent : extents->sizes) {
+        std::string name = extents->is_list ? cat(place.name.name, values.size()) : std::string(place.name.name);
+        axes.push_back(reduce ? definition_.reduce_axis(name, extent) : definition_.axis(name, extent));
+        values.emplace_back(definition_[axes.back()]);
+      }
+      if (inside.add(place.name.name, extents->is_list ? list_of(values) : values[0])) continue;
       errors_(place.name.span, cat("there is already an axis `", place.name.name, "` here"));
       return std::nullopt;
     }
@@ -213,7 +235,7 @@ class Instantiation {
       stage.types.push_back(node.types[i] ? evaluate_type(node.types[i], scope, errors_) : std::nullopt);
     }
     if (node.accumulator) stage.accumulator = evaluate_type(node.accumulator, scope, errors_);
-    if (errors_.any() || !axes || !reduce_axes || !agrees(node, stage)) return std::nullopt;
+    if (errors_.any() || !axes || !reduce_axes || !agrees(node, stage, reduce_axes->empty())) return std::nullopt;
     std::vector<i64> shape;
     for (const IterVar& axis : *axes) shape.push_back(axis.extent);
     std::optional<te::Value> value = lowering_.lower(node.value, inside, stage.accumulator);
@@ -232,12 +254,12 @@ class Instantiation {
   }
 
   // Do names, types and reducer fit together?
-  bool agrees(const StageText& node, const te::Stage& stage) {
+  bool agrees(const StageText& node, const te::Stage& stage, bool reduces_nothing) {
     std::size_t wanted = te::is_arg(node.reducer) ? 2 : 1;
     if (node.names.size() != wanted) {
       errors_(node.names.back().span, cat("expected ", wanted, wanted == 1 ? " result" : " results (index and value)",
                                           ", found ", node.names.size()));
-    } else if (node.reducer != te::Reducer::None && node.reduce_axes.empty()) {
+    } else if (node.reducer != te::Reducer::None && reduces_nothing) {
       errors_(node.reducer_span, "a reduction needs an axis");
     } else if (wanted == 2 && stage.types[0] && (!is_int(*stage.types[0]) || *stage.types[0] == DType::Bool)) {
       errors_(node.types[0]->span, cat("expected an integer type for the index, found ", name_of(*stage.types[0])));
@@ -295,8 +317,8 @@ class Instantiation {
       vars.push_back(definition_[stage.axes.back()]);
     }
     scope.add("T", *result_type_);
-    scope.add("shape", std::vector<i64>(result_.buffer->shape.begin(), result_.buffer->shape.end()));
-    scope.add("axes", vars);
+    scope.add("shape", list_of({result_.buffer->shape.begin(), result_.buffer->shape.end()}));
+    scope.add("axes", list_of({vars.begin(), vars.end()}));
     if (!vars.empty()) {
       scope.add("channels", stage.axes.back().extent);
       scope.add("channel", vars.back());

@@ -46,16 +46,11 @@ std::vector<std::string> builtin_names() {
 }  // namespace
 
 ValueLowering::ValueLowering(Arena& arena, const WorkloadModule& module, Errors& errors)
-    : arena_(arena),
+    : ListLanguage(errors),
+      arena_(arena),
       module_(module),
-      errors_(errors),
       functions_of_(&module),
       visible_functions_(module.functions.size()) {}
-
-std::nullopt_t ValueLowering::fail(Span span, std::string message, std::string note) {
-  errors_(span, std::move(message), std::move(note));
-  return std::nullopt;
-}
 
 std::optional<te::Value> ValueLowering::lower(const ast::Expr* expr, const Names& scope, std::optional<DType> read_as) {
   read_as_ = read_as;
@@ -73,6 +68,17 @@ bool ValueLowering::small_enough(const Expr* expr, Span span) {
 }
 
 std::optional<te::Value> ValueLowering::value(const ast::Expr* e, const Names& scope) {
+  Found found = item(e, scope);
+  return found ? value_of(*found, e->span) : std::nullopt;
+}
+
+std::optional<te::Value> ValueLowering::value_of(const Meaning& meaning, Span span) {
+  if (const i64* integer = std::get_if<i64>(&meaning)) return literal(*integer, span);
+  if (const te::Value* value = std::get_if<te::Value>(&meaning)) return *value;
+  return fail(span, "expected a value, found a list");
+}
+
+ListLanguage::Found ValueLowering::item(const ast::Expr* e, const Names& scope) {
   if (++steps_ > kMaxSteps) return fail(e->span, "this workload is too large");
   switch (e->kind) {
     case ast::Kind::Int:
@@ -80,7 +86,7 @@ std::optional<te::Value> ValueLowering::value(const ast::Expr* e, const Names& s
     case ast::Kind::Float:
       return te::literal(arena_, ast::as<ast::Float>(e)->value);
     case ast::Kind::Bool:
-      return te::Value{&arena_, Build{arena_}.integer(ast::as<ast::Bool>(e)->value, DType::Bool)};
+      return truth(ast::as<ast::Bool>(e)->value);
     case ast::Kind::Name:
       return name(ast::as<ast::Name>(e), scope);
     case ast::Kind::Unary:
@@ -93,10 +99,26 @@ std::optional<te::Value> ValueLowering::value(const ast::Expr* e, const Names& s
       return call(ast::as<ast::Call>(e), scope);
     case ast::Kind::Index:
       return index(ast::as<ast::Index>(e), scope);
+    case ast::Kind::List:
+      return list(ast::as<ast::List>(e), scope);
+    case ast::Kind::Comprehension:
+      return comprehension(ast::as<ast::Comprehension>(e), scope);
+    case ast::Kind::Quantifier:
+      return quantifier(ast::as<ast::Quantifier>(e), scope);
     default:
       return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
   }
 }
+
+ListLanguage::Found ValueLowering::combine(BinaryOp op, Span span, const Meaning& a, const Meaning& b) {
+  Maybe left = value_of(a, span), right = value_of(b, span);
+  if (!left || !right) return std::nullopt;
+  std::string problem = te::problem(op, *left, *right);
+  if (!problem.empty()) return fail(span, problem);
+  return te::binary(op, *left, *right);
+}
+
+Meaning ValueLowering::truth(bool value) { return te::Value{&arena_, Build{arena_}.integer(value, DType::Bool)}; }
 
 std::optional<te::Value> ValueLowering::literal(i64 integer, Span span) {
   if (integer > kMaxLiteral || integer < -kMaxLiteral)
@@ -104,7 +126,7 @@ std::optional<te::Value> ValueLowering::literal(i64 integer, Span span) {
   return te::literal(arena_, integer);
 }
 
-std::optional<te::Value> ValueLowering::name(const ast::Name* e, const Names& scope) {
+ListLanguage::Found ValueLowering::name(const ast::Name* e, const Names& scope) {
   const Meaning* meaning = scope.find(e->name);
   if (!meaning) {
     for (const NamedNumber& number : kNumbers) {
@@ -114,7 +136,7 @@ std::optional<te::Value> ValueLowering::name(const ast::Name* e, const Names& sc
     return std::nullopt;
   }
   if (const i64* integer = std::get_if<i64>(meaning)) return literal(*integer, e->span);
-  if (const te::Value* value = std::get_if<te::Value>(meaning)) return *value;
+  if (std::holds_alternative<te::Value>(*meaning) || items_of(*meaning)) return *meaning;
   if (std::holds_alternative<te::Tensor>(*meaning)) {
     return fail(e->span, cat("expected a value, found the buffer `", e->name, "`"),
                 cat("an element is `", e->name, "[...]`"));
@@ -130,38 +152,37 @@ std::optional<te::Value> ValueLowering::unary(const ast::Unary* e, const Names& 
   return te::unary(e->op, *inner);
 }
 
-std::optional<te::Value> ValueLowering::binary(const ast::Binary* e, const Names& scope) {
-  Maybe a = value(e->a, scope), b = value(e->b, scope);
+ListLanguage::Found ValueLowering::binary(const ast::Binary* e, const Names& scope) {
+  Found a = item(e->a, scope), b = item(e->b, scope);
   if (!a || !b) return std::nullopt;
-  std::string problem = te::problem(e->op, *a, *b);
-  if (!problem.empty()) return fail(e->op_span, problem);
-  return te::binary(e->op, *a, *b);
+  if (e->op == BinaryOp::Add && (items_of(*a) || items_of(*b))) return joined(e->op_span, *a, *b);
+  return combine(e->op, e->op_span, *a, *b);
 }
 
-std::optional<te::Value> ValueLowering::select(const ast::If* e, const Names& scope) {
+ListLanguage::Found ValueLowering::select(const ast::If* e, const Names& scope) {
   Maybe condition = value(e->condition, scope);
   if (!condition) return std::nullopt;
   std::string problem = te::problem_of_condition(*condition);
   if (!problem.empty()) return fail(e->condition->span, problem);
   // The parameters may decide: then the other side need not even make sense.
-  if (std::optional<i64> known = constant_of(condition->expr)) return value(*known ? e->then : e->otherwise, scope);
+  if (std::optional<i64> known = constant_of(condition->expr)) return item(*known ? e->then : e->otherwise, scope);
   Maybe then = value(e->then, scope), otherwise = value(e->otherwise, scope);
   if (!then || !otherwise) return std::nullopt;
   return te::select(*condition, *then, *otherwise);
 }
 
-std::optional<te::Value> ValueLowering::call(const ast::Call* e, const Names& scope) {
+ListLanguage::Found ValueLowering::call(const ast::Call* e, const Names& scope) {
   auto* callee = ast::as<ast::Name>(e->callee);
   if (!callee) return fail(e->callee->span, "expected the name of a function");
   if (callee->name == "lowest" && e->arguments.size() == 1) {
     std::optional<DType> type = evaluate_type(e->arguments[0].value, scope, errors_);
-    return type ? Maybe(te::Value{&arena_, Build{arena_}.number(lowest_of(*type), te::arithmetic_type(*type))})
+    return type ? Found(te::Value{&arena_, Build{arena_}.number(lowest_of(*type), te::arithmetic_type(*type))})
                 : std::nullopt;
   }
-  std::vector<te::Value> arguments;
+  std::vector<Meaning> arguments;
   for (const ast::Argument& argument : e->arguments) {
     if (!argument.name.empty()) return fail(argument.name_span, cat("`", callee->name, "` takes no named arguments"));
-    Maybe made = value(argument.value, scope);
+    Found made = item(argument.value, scope);
     if (!made) return std::nullopt;
     arguments.push_back(*made);
   }
@@ -171,25 +192,33 @@ std::optional<te::Value> ValueLowering::call(const ast::Call* e, const Names& sc
   if (!type) return builtin(e, callee->name, arguments);
   if (arguments.size() != 1)
     return fail(e->span, cat("the conversion `", callee->name, "` takes 1 argument, found ", arguments.size()));
-  return te::convert(*type, arguments[0]);
+  Maybe converted = value_of(arguments[0], e->span);
+  return converted ? Found(te::convert(*type, *converted)) : std::nullopt;
 }
 
-std::optional<te::Value> ValueLowering::builtin(const ast::Call* e, Str name, const std::vector<te::Value>& arguments) {
+ListLanguage::Found ValueLowering::builtin(const ast::Call* e, Str name, const std::vector<Meaning>& arguments) {
   std::optional<Function> function = parse_function(name);
   if (function && (combined_by(*function) || *function == Function::Within)) function.reset();  // not in workloads
   bool is_min = name == "min", is_max = name == "max";
+  bool is_of_list = (is_min || is_max) && arguments.size() == 1 && items_of(arguments[0]);
+  if (is_of_list || is_list_function(name)) return list_function(e, name, arguments);
   if (!function && !is_min && !is_max) return user_function(e, name, arguments);
   std::size_t arity = function ? static_cast<std::size_t>(arity_of(*function)) : 2;
   if (arguments.size() != arity) {
     return fail(e->span, cat("`", name, "` takes ", arity, arity == 1 ? " argument" : " arguments", ", found ",
                              arguments.size()));
   }
-  if (function) return te::call(*function, arguments);
-  return te::binary(is_min ? BinaryOp::Min : BinaryOp::Max, arguments[0], arguments[1]);
+  std::vector<te::Value> values;
+  for (const Meaning& argument : arguments) {
+    Maybe one = value_of(argument, e->span);
+    if (!one) return std::nullopt;
+    values.push_back(*one);
+  }
+  if (function) return te::call(*function, values);
+  return te::binary(is_min ? BinaryOp::Min : BinaryOp::Max, values[0], values[1]);
 }
 
-std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str name,
-                                                      const std::vector<te::Value>& arguments) {
+ListLanguage::Found ValueLowering::user_function(const ast::Call* e, Str name, const std::vector<Meaning>& arguments) {
   const WorkloadModule* home = functions_of_;
   auto find = [&](const WorkloadModule& module, std::size_t visible) {
     auto end = module.functions.begin() + static_cast<std::ptrdiff_t>(visible);
@@ -224,50 +253,59 @@ std::optional<te::Value> ValueLowering::user_function(const ast::Call* e, Str na
   std::size_t visible_before =
       std::exchange(visible_functions_, static_cast<std::size_t>(function - home->functions.data()));
   ++depth_;
-  Maybe made = value(function->body, inside);
+  Found made = item(function->body, inside);
   --depth_;
   functions_of_ = functions_before;
   visible_functions_ = visible_before;
-  return made && small_enough(made->expr, e->span) ? made : std::nullopt;
+  const te::Value* value = made ? std::get_if<te::Value>(&*made) : nullptr;
+  return !value || small_enough(value->expr, e->span) ? made : std::nullopt;
 }
 
-std::optional<te::Value> ValueLowering::index(const ast::Index* e, const Names& scope) {
+ListLanguage::Found ValueLowering::index(const ast::Index* e, const Names& scope) {
   auto* name = ast::as<ast::Name>(e->value);
-  if (!name) return fail(e->value->span, "expected the name of a buffer before `[`");
-  const Meaning* meaning = scope.find(name->name);
-  if (!meaning) {
+  const Meaning* meaning = name ? scope.find(name->name) : nullptr;
+  if (name && !meaning) {
     report_unknown(name, scope, errors_);
     return std::nullopt;
   }
-  const te::Tensor* tensor = std::get_if<te::Tensor>(meaning);
-  if (!tensor) return fail(name->span, cat("expected a buffer, found `", name->name, "`"));
+  if (const te::Tensor* tensor = meaning ? std::get_if<te::Tensor>(meaning) : nullptr)
+    return load(e, name->name, *tensor, scope);
+  bool may_be_list = !name || items_of(*meaning);
+  Found of = may_be_list ? item(e->value, scope) : std::nullopt;
+  if (may_be_list && !of) return std::nullopt;
+  if (of && items_of(*of)) return part(e, *of, scope);
+  return fail(e->value->span,
+              name ? cat("expected a buffer, found `", name->name, "`") : "expected the name of a buffer before `[`");
+}
+
+std::optional<te::Value> ValueLowering::load(const ast::Index* e, Str name, const te::Tensor& tensor,
+                                             const Names& scope) {
   std::optional<std::vector<te::Value>> at = indices(e, scope);
   if (!at) return std::nullopt;
-  std::size_t rank = tensor->buffer->shape.size();
+  std::size_t rank = tensor.buffer->shape.size();
   if (at->size() != rank) {
-    return fail(e->span, cat("`", name->name, "` has ", rank, rank == 1 ? " dimension" : " dimensions", ", found ",
+    return fail(e->span, cat("`", name, "` has ", rank, rank == 1 ? " dimension" : " dimensions", ", found ",
                              at->size(), at->size() == 1 ? " index" : " indices"));
   }
-  te::Value loaded = te::load(arena_, tensor->buffer, *at);
+  te::Value loaded = te::load(arena_, tensor.buffer, *at);
   if (!read_as_ || loaded.dtype() == DType::Bool) return loaded;
   return te::convert(te::widened(loaded.dtype(), *read_as_), loaded);
 }
 
+// A list stands for several indices.
 std::optional<std::vector<te::Value>> ValueLowering::indices(const ast::Index* e, const Names& scope) {
   std::vector<te::Value> list;
   for (const ast::Expr* index : e->indices) {
-    auto* name = ast::as<ast::Name>(index);
-    const Meaning* meaning = name ? scope.find(name->name) : nullptr;
-    if (meaning && std::holds_alternative<std::vector<te::Value>>(*meaning)) {  // `axes` of an epilogue
-      const auto& axes = std::get<std::vector<te::Value>>(*meaning);
-      list.insert(list.end(), axes.begin(), axes.end());
-      continue;
+    Found found = item(index, scope);
+    if (!found) return std::nullopt;
+    const std::vector<Meaning>* items = items_of(*found);
+    for (const Meaning& one : items ? *items : std::vector<Meaning>{*found}) {
+      Maybe made = value_of(one, index->span);
+      if (!made) return std::nullopt;
+      std::string problem = te::problem_of_index(*made);
+      if (!problem.empty()) return fail(index->span, problem);
+      list.push_back(*made);
     }
-    Maybe made = value(index, scope);
-    if (!made) return std::nullopt;
-    std::string problem = te::problem_of_index(*made);
-    if (!problem.empty()) return fail(index->span, problem);
-    list.push_back(*made);
   }
   return list;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "dsl/text/lists.h"
 #include "dsl/text/parse_expr.h"
 #include "dsl/text/workload.h"
 
@@ -72,9 +73,14 @@ class ModuleParser {
     std::optional<NamePlace> own = name("the name of a parameter");
     if (!own || !is_new(parameters, *own, "a parameter") || !p_.expect(":")) return false;
     made.name = *own;
-    made.is_type = p_.at("type");
-    if (!p_.accept("type") && !p_.accept("int")) {
-      p_.error_expected("`int` or `type`");
+    if (p_.accept("int")) {
+      made.kind = ParameterKind::Integer;
+    } else if (p_.accept("ints")) {
+      made.kind = ParameterKind::Integers;
+    } else if (p_.accept("type")) {
+      made.kind = ParameterKind::Type;
+    } else {
+      p_.error_expected("`int`, `ints` or `type`");
       return false;
     }
     if (p_.accept("=")) {
@@ -91,7 +97,7 @@ class ModuleParser {
     if (!own || !is_new(module_.functions, *own, "a function") || !p_.expect("(")) return false;
     made.name = *own;
     bool builtin = parse_dtype(own->name) || parse_function(own->name) || own->name == "min" || own->name == "max" ||
-                   own->name == "lowest";
+                   own->name == "lowest" || instantiation::is_list_function(own->name);
     if (builtin) {
       p_.error(own->span, cat("`", own->name, "` is a function of the language"));
       return false;

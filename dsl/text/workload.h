@@ -20,7 +20,14 @@
 // only as the whole right side of a stage. Values: + - * / // %, comparisons, and or not, `if c then a else b` (only
 // the chosen side is evaluated), exp log sqrt rsqrt tanh erf sigmoid abs floor ceil round (ties to even) pow min max,
 // the types as conversions, lowest(T) (the identity of max), inf nan pi, and the functions of the module and of the
-// library. In integers of shapes, lets and conditions: + - * // %, comparisons, and or not, `if then else`, min max
+// library. Lists (dsl/text/lists.h) make a workload one for tensors of all ranks:
+//
+//   workload transpose(S: ints, order: ints, T: type = f32) {
+//     input X: T[S]                                    # a list stands for several dimensions, axes or indices
+//     output Y: T[i: [S[p] for p in order]] = X[[i[p] for p in inverse(order)]]
+//   }
+//
+// In integers of shapes, lets and conditions: + - * // %, comparisons, and or not, `if then else`, min max
 // ceildiv is_float(T). Functions of types: accumulator(T) is what T is summed in, result(T) is T for floats and the
 // accumulator for i8, u8. In an epilogue T is the element type of the output, channels and channel are extent and axis
 // of its last dimension, shape and axes stand for all of them.
@@ -57,7 +64,7 @@ const WorkloadModule& operator_library();
 struct Signature {
   struct Parameter {
     std::string name;
-    bool is_type = false;
+    ParameterKind kind = ParameterKind::Integer;
     bool required = true;
     std::string fallback;  // the default as text
   };
@@ -70,7 +77,7 @@ struct EpilogueSignature {
 };
 std::vector<EpilogueSignature> epilogue_signatures(const WorkloadModule& module);
 
-using ArgumentValue = std::variant<i64, DType>;
+using ArgumentValue = std::variant<i64, DType, std::vector<i64>>;  // as ParameterKind
 struct WorkloadArgument {
   std::string name;
   ArgumentValue value;

@@ -7,6 +7,12 @@
 #include "dsl/te/te.h"
 #include "dsl/text/ast.h"
 
+namespace tw {
+
+enum class ParameterKind : u8 { Integer, Integers, Type };
+
+}  // namespace tw
+
 namespace tw::ast {
 
 struct NamePlace {
@@ -36,7 +42,7 @@ struct ToleranceSetting {
   Tolerance tolerance;
   Span span;
 };
-struct AxisPlace {
+struct AxisPlace {  // i: M; or several axes of one name: i: shape
   NamePlace name;
   const Expr* extent;
 };
@@ -66,7 +72,7 @@ struct Statement {
 
 struct Parameter {
   NamePlace name;
-  bool is_type;          // else an integer
+  ParameterKind kind;
   const Expr* fallback;  // null = the argument is required
 };
 struct Workload {

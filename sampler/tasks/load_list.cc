@@ -26,7 +26,7 @@ std::vector<OperatorSignature> operator_signatures() {
     for (const Signature::Parameter& parameter : signature.parameters) {
       i64 least = parameter.name == "padding" ? 0 : 1;
       converted.parameters.push_back(
-          {parameter.name, parameter.is_type, parameter.required, parameter.fallback, least});
+          {parameter.name, parameter.kind == ParameterKind::Type, parameter.required, parameter.fallback, least});
     }
     out.push_back(std::move(converted));
   }

@@ -33,7 +33,9 @@ void fuzz_workload(const std::string& text) {
   for (const Signature& signature : signatures(module)) {
     WorkloadArguments arguments;
     for (const Signature::Parameter& parameter : signature.parameters) {
-      if (parameter.required && !parameter.is_type) arguments.push_back({parameter.name, i64{3}});
+      if (parameter.required && parameter.kind == ParameterKind::Integer) arguments.push_back({parameter.name, i64{3}});
+      if (parameter.required && parameter.kind == ParameterKind::Integers)
+        arguments.push_back({parameter.name, std::vector<i64>{2, 3}});
     }
     Diagnostics made(source);
     (void)instantiate(module, signature.name, arguments, {}, made);

@@ -62,12 +62,7 @@ struct Case {
 };
 
 std::string text_of(const Signature& signature, const WorkloadArguments& arguments) {
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : arguments) {
-    const i64* number = std::get_if<i64>(&value);
-    parts.push_back(cat(name, " = ", number ? std::to_string(*number) : name_of(std::get<DType>(value))));
-  }
-  return cat(signature.name, "(", join(parts, ", "), ")");
+  return to_string(WorkloadUse{signature.name, arguments});
 }
 
 // A random operator, small enough for the interpreter.

@@ -75,7 +75,8 @@ TEST(Library, SignaturesSayWhatIsRequired) {
   for (const Signature& signature : signatures(operator_library())) {
     if (signature.name != "conv2d") continue;
     for (const auto& p : signature.parameters)
-      text += cat(p.name, p.is_type ? ": type" : "", p.required ? "" : cat(" = ", p.fallback), ", ");
+      text +=
+          cat(p.name, p.kind == ParameterKind::Type ? ": type" : "", p.required ? "" : cat(" = ", p.fallback), ", ");
   }
   EXPECT_EQ(text,
             "N, H, W, CI, CO, K, stride = 1, padding = 0, dilation = 1, groups = 1, T: type = f32, acc: type = "
@@ -208,6 +209,58 @@ TEST(Workload, FunctionsSeeWhatIsBeforeThemAndTheLibrary) {
             "      |           ^\n");
 }
 
+// One text for tensors of all ranks.
+TEST(Workload, ListsStandForSeveralDimensionsAxesAndIndices) {
+  std::string text = R"(
+fn spread(i, S) = [if s == 1 then 0 else a for (a, s) in zip(i, S)]
+workload w(S: ints, order: ints = rev(range(len(S))), T: type = f32) {
+  require len(order) == len(S) and all(p in range(len(S)): contains(order, p)), "no permutation"
+  let rows = [1 for s in S[1:]] + [S[-1]]
+  input X: T[S], B: T[rows]
+  A[i: S] = if all(a in i: a >= 1) then X[i] + B[spread(i, rows)] else 0
+  output Y: T[i: [S[p] for p in order]] = A[[i[position(order, d)] for d in range(len(S))]]
+})";
+  EXPECT_EQ(result_of(text, {{"S", std::vector<i64>{2, 3, 4}}, {"order", std::vector<i64>{1, 2, 0}}}),
+            "program w(X: input f32[2, 3, 4], B: input f32[1, 1, 4], Y: output f32[3, 4, 2]) {\n"
+            "  local A: f32[2, 3, 4]\n"
+            "  for i0 in 2 {\n"
+            "    for i1 in 3 {\n"
+            "      for i2 in 4 {\n"
+            "        block A(i0: S 2 = i0, i1: S 3 = i1, i2: S 4 = i2) {\n"
+            "          A[i0, i1, i2] = if i0 >= 1 and i1 >= 1 and i2 >= 1 then X[i0, i1, i2] + B[0, 0, i2] else 0.0\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "  for i0 in 3 {\n"
+            "    for i1 in 4 {\n"
+            "      for i2 in 2 {\n"
+            "        block Y(i0: S 3 = i0, i1: S 4 = i1, i2: S 2 = i2) {\n"
+            "          Y[i0, i1, i2] = A[i2, i0, i1]\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+  EXPECT_NE(result_of(text, {{"S", std::vector<i64>{5}}}).find("output f32[5]"), std::string::npos);
+  EXPECT_NE(result_of(text, {{"S", std::vector<i64>{2, 2}}, {"order", std::vector<i64>{0, 0}}}).find("no permutation"),
+            std::string::npos);
+}
+
+TEST(Workload, ReductionsOverSeveralAxes) {
+  std::string text = R"(
+workload w(S: ints, axes: ints) {
+  let kept = [d for d in range(len(S)) if not contains(axes, d)]
+  input X: f32[S]
+  output Y[i: [S[d] for d in kept]] = max(k: [S[d] for d in axes])
+      X[[if contains(axes, d) then k[position(axes, d)] else i[position(kept, d)] for d in range(len(S))]]
+})";
+  std::string rows = result_of(text, {{"S", std::vector<i64>{2, 3, 4}}, {"axes", std::vector<i64>{2, 0}}});
+  EXPECT_NE(rows.find("Y[i0] = max(Y[i0], X[k1, i0, k0])"), std::string::npos) << rows;
+  std::string nothing = result_of(text, {{"S", std::vector<i64>{2}}, {"axes", std::vector<i64>{}}});
+  EXPECT_NE(nothing.find("a reduction needs an axis"), std::string::npos) << nothing;
+}
+
 TEST(Workload, OwnEpilogues) {
   std::string text = result_of(R"(epilogue scale(y) {
   doc "y times a constant"
@@ -294,7 +347,7 @@ TEST(Errors, AreRenderedWholeAndAllAtOnce) {
                       "  output Z[i: N] = sqrt(sum(k: N) Y[k])\n"
                       "  output Z[i: N] = Y[i] +\n"
                       "}\n"),
-            "w.tw:1:23: error: expected `int` or `type`, found `integer`\n"
+            "w.tw:1:23: error: expected `int`, `ints` or `type`, found `integer`\n"
             "    1 | workload w(N: int, M: integer) {\n"
             "      |                       ^~~~~~~\n"
             "w.tw:3:1: error: expected `workload`, `fn` or `epilogue`, found `worklaod`\n"
@@ -338,7 +391,8 @@ constexpr Case kCases[] = {
     {"let a = N // 0\noutput Y[] = 1", "1:11 `//` divides by zero"},
     {"let a = N / 2\noutput Y[] = 1", "1:11 `/` divides floats | integers divide with `//`"},
     {"let a = foo(N)\noutput Y[] = 1",
-     "1:9 expected an integer, found a call of `foo` | integers know min, max, ceildiv and is_float"},
+     "1:9 expected an integer, found a call of `foo` | integers know min, max, ceildiv, is_float and the functions on "
+     "lists"},
     {"let a = 1.5\noutput Y[] = 1", "1:9 expected an integer, found `1.5`"},
     {"let N = 1\noutput Y[] = 1", "1:5 there is already a `N` here"},
     {"require N % 3 == 0, \"N must divide\"\noutput Y[] = 1", "1:9 w: N must divide with N = 4"},
@@ -353,6 +407,18 @@ constexpr Case kCases[] = {
     {"input X: f32[N]\noutput Y[i: N] = X[i + 1]",
      "2:18 index 0 of `X` takes the values 1 to 4, its extent is 4 | guard it with `if ... then ... else ...`"},
     {"input X: f32[N]\noutput Y[i: N] = i[0]", "2:18 expected a buffer, found `i`"},
+    {"let S = [N, 2]\noutput Y[i: S] = i[2]", "2:20 this list has 2 elements"},
+    {"let S = [N, 2]\noutput Y[i: N] = S", "2:18 expected a value, found a list"},
+    {"let S = [N, 2] + N\noutput Y[i: N] = i", "1:16 a list can only be joined with a list | one element is `[x]`"},
+    {"let S = [a for (a, b) in [N]]\noutput Y[i: N] = i", "1:17 expected lists of 2 elements here"},
+    {"let S = position([N], 7)\noutput Y[i: N] = i", "1:9 this list has no 7"},
+    {"let S = max([])\noutput Y[i: N] = i", "1:9 `max` of an empty list"},
+    {"let S = zip([1], 2)\noutput Y[i: N] = i", "1:9 `zip` takes two lists"},
+    {"let S = [[a * b for a in range(1000)] for b in range(1000)]\noutput Y[i: N] = i",
+     "1:10 the lists of this workload have more than 262144 elements"},
+    {"let S = range(99999999999)\noutput Y[i: N] = i", "1:9 the lists of this workload have more than 262144 elements"},
+    {"let a = all(a in range(600): all(b in range(600): a == a + b))\noutput Y[i: N] = i",
+     "1:30 the lists of this workload have more than 262144 elements"},
     {"input X: f32[N]\noutput Y[i: N, i: N] = X[i]", "2:16 there is already an axis `i` here"},
     {"input X: f32[N]\noutput X[i: N] = X[i]", "2:8 there is already a `X` here"},
     {"input X: f32[N]\noutput Y[i: N] = exq(X[i])", "2:18 unknown function `exq` | did you mean `exp`?"},
@@ -365,7 +431,7 @@ constexpr Case kCases[] = {
     {"input X: f32[N]\noutput Y[i: N] = X[i] and i == 0", "2:23 expected conditions at `and`, found f32"},
     {"input X: f32[N]\noutput Y[i: N] = not X[i]", "2:18 expected a condition at `not`, found f32"},
     {"input X: f32[N]\noutput Y[i: N] = if X[i] then 1 else 2", "2:21 expected a condition, found f32"},
-    {"input X: f32[N]\noutput Y[i: N] = [X[i]]", "2:18 expected a value, found `[X[i]]`"},
+    {"input X: f32[N]\noutput Y[i: N] = [X[i]]", "2:18 expected a value, found a list"},
     {"input X: f32[N]\noutput Y[i: N] = X[i] * 9007199254740993", "2:25 the integer 9007199254740993 is above 2^53"},
     {"input X: f32[N]\noutput Y[i: N] = i // 0", "2:20 `//` divides by zero"},
     {"input X: f32[N]\noutput Y, Z[i: N] = sum(k: N) X[k]", "2:11 expected 1 result, found 2"},
@@ -432,7 +498,10 @@ TEST(Hostile, DamagedLibraryNeverCrashes) {
     for (const Signature& signature : signatures(module)) {
       WorkloadArguments arguments;
       for (const auto& p : signature.parameters)
-        if (p.required) arguments.push_back({p.name, p.is_type ? ArgumentValue(DType::F32) : ArgumentValue(i64{3})});
+        if (p.required)
+          arguments.push_back({p.name, p.kind == ParameterKind::Type       ? ArgumentValue(DType::F32)
+                                       : p.kind == ParameterKind::Integers ? ArgumentValue(std::vector<i64>{2, 3})
+                                                                           : ArgumentValue(i64{3})});
       Diagnostics of_call(*module.source);
       std::optional<OwnedProgram> program = instantiate(module, signature.name, arguments, {}, of_call);
       EXPECT_EQ(program.has_value(), !of_call.has_errors());
