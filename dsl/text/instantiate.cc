@@ -7,6 +7,7 @@
 #include "dsl/ir/limits.h"
 #include "dsl/ir/print.h"
 #include "dsl/ir/walk.h"
+#include "dsl/text/compose.h"
 #include "dsl/text/lower_value.h"
 #include "dsl/text/workload.h"
 
@@ -70,23 +71,33 @@ Meaning meaning_of(const ArgumentValue& value) {
 
 class Instantiation {
  public:
-  Instantiation(const WorkloadModule& module, const Workload& workload, std::vector<const Epilogue*> epilogues,
-                Diagnostics& diagnostics)
+  Instantiation(te::Definition& definition, const WorkloadModule& module, const Workload& workload,
+                std::vector<const Epilogue*> epilogues, Diagnostics& diagnostics)
       : workload_(workload),
         epilogues_(std::move(epilogues)),
         errors_(diagnostics),
-        definition_(workload.name.name),
+        definition_(definition),
         lowering_(definition_.arena(), module, errors_) {}
 
-  std::optional<OwnedProgram> run(const WorkloadArguments& arguments, const WorkloadModule& module) {
+  // Its inputs and constants are these tensors, and its outputs those of the program if `is_output`.
+  void read(const std::vector<te::Tensor>& operands, bool is_output) {
+    operands_ = &operands;
+    is_inside_ = !is_output;
+  }
+
+  // False after an error.
+  bool run(const WorkloadArguments& arguments, const WorkloadModule& module) {
     parameters(arguments);
     if (!errors_.any()) statements(workload_.body, scope_);
     if (!errors_.any() && outputs_ == 0)
       errors_(workload_.name.span, cat("workload `", workload_.name.name, "` has no output"));
+    if (!errors_.any() && operands_ && next_operand_ < operands_->size())
+      errors_(workload_.name.span,
+              cat("`", workload_.name.name, "` reads ", next_operand_, " operands, found ", operands_->size()));
     if (!errors_.any() && !epilogues_.empty()) apply_epilogues(module);
-    if (errors_.any()) return std::nullopt;
-    return definition_.finish();
+    return !errors_.any();
   }
+  const std::vector<te::Tensor>& outputs() const { return made_; }
 
  private:
   void parameters(const WorkloadArguments& arguments) {
@@ -124,9 +135,21 @@ class Instantiation {
     std::optional<DType> type = evaluate_type(node.type, scope, errors_);
     std::optional<std::vector<i64>> shape = shape_of(node, scope);
     if (!type || !shape) return;
+    if (operands_) return take_operand(node, *type, *shape, scope);
     te::Tensor made = node.role == Role::Input ? definition_.input(node.name.name, *type, *shape, node.layout)
                                                : definition_.constant(node.name.name, *type, *shape, node.layout);
     add(scope, node.name, made);
+  }
+
+  void take_operand(const Declaration& node, DType type, const std::vector<i64>& shape, Names& scope) {
+    if (next_operand_ == operands_->size())
+      return errors_(node.name.span, cat("`", workload_.name.name, "` has no operand for `", node.name.name, "`"));
+    const te::Tensor& operand = (*operands_)[next_operand_++];
+    const Buffer& buffer = *operand.buffer;
+    if (buffer.dtype != type || !std::ranges::equal(buffer.shape, shape))
+      return errors_(node.name.span, cat("expected ", name_of(type), "[", join(shape, ", "), "] for `", node.name.name,
+                                         "`, found ", name_of(buffer.dtype), "[", join(buffer.shape, ", "), "]"));
+    add(scope, node.name, operand);
   }
 
   std::optional<std::vector<i64>> shape_of(const Declaration& node, const Names& scope) {
@@ -287,8 +310,10 @@ class Instantiation {
       stage->types[0] = std::nullopt;
       stage->is_output = false;
     }
+    if (is_inside_) stage->is_output = false;
     std::vector<te::Tensor> made = definition_.add(*stage);
     for (std::size_t i = 0; i < made.size(); ++i) add(scope, node.names[i], made[i]);
+    if (node.is_output) made_.insert(made_.end(), made.begin(), made.end());
     if (!feeds_epilogues) return;
     result_ = made[0];
     result_axes_ = stage->axes;
@@ -340,11 +365,16 @@ class Instantiation {
   const Workload& workload_;
   std::vector<const Epilogue*> epilogues_;
   Errors errors_;
-  te::Definition definition_;
+  te::Definition& definition_;
   ValueLowering lowering_;
   Names scope_;
   int outputs_ = 0;
   bool violated_ = false;
+  // As a part of a larger program.
+  const std::vector<te::Tensor>* operands_ = nullptr;
+  std::size_t next_operand_ = 0;
+  bool is_inside_ = false;
+  std::vector<te::Tensor> made_;
   // What the next epilogue is applied to, and what the last one must become.
   te::Tensor result_;
   std::vector<IterVar> result_axes_;
@@ -358,22 +388,49 @@ auto find_named(const List& list, std::string_view name) -> decltype(&list[0]) {
   return at == list.end() ? nullptr : &*at;
 }
 
+// Null after errors.
+const Workload* checked_workload(const WorkloadModule& module, const std::string& name,
+                                 const WorkloadArguments& arguments, const std::vector<std::string>& epilogues,
+                                 Diagnostics& diagnostics) {
+  const Workload* workload = find_named(module.workloads, name);
+  for (const CallProblem& problem : check_call(module, name, arguments, epilogues)) {
+    diagnostics.error(workload ? workload->name.span : Span{}, problem.message, problem.note);
+  }
+  return diagnostics.has_errors() ? nullptr : workload;
+}
+
 }  // namespace
 
 std::optional<OwnedProgram> instantiate(const WorkloadModule& module, const std::string& name,
                                         const WorkloadArguments& arguments, const std::vector<std::string>& epilogues,
                                         Diagnostics& diagnostics) {
-  const Workload* workload = find_named(module.workloads, name);
-  for (const CallProblem& problem : check_call(module, name, arguments, epilogues)) {
-    diagnostics.error(workload ? workload->name.span : Span{}, problem.message, problem.note);
-  }
-  if (diagnostics.has_errors()) return std::nullopt;
+  const Workload* workload = checked_workload(module, name, arguments, epilogues, diagnostics);
+  if (!workload) return std::nullopt;
   std::vector<const Epilogue*> found;
   for (const std::string& epilogue : epilogues) {
     const Epilogue* own = find_named(module.epilogues, epilogue);
     found.push_back(own ? own : find_named(operator_library().epilogues, epilogue));
   }
-  return Instantiation(module, *workload, std::move(found), diagnostics).run(arguments, module);
+  te::Definition definition(name);
+  Instantiation instantiation(definition, module, *workload, std::move(found), diagnostics);
+  if (!instantiation.run(arguments, module)) return std::nullopt;
+  return definition.finish();
+}
+
+std::optional<std::vector<te::Tensor>> add_workload(te::Definition& definition, const WorkloadModule& module,
+                                                    const std::string& workload, const WorkloadArguments& arguments,
+                                                    const std::vector<te::Tensor>& operands, bool is_output,
+                                                    Diagnostics& diagnostics) {
+  std::vector<OperandType> types;
+  for (const te::Tensor& operand : operands)
+    types.push_back({operand.buffer->dtype, {operand.buffer->shape.begin(), operand.buffer->shape.end()}});
+  WorkloadArguments all = with_inferred(module, workload, arguments, types);
+  const Workload* found = checked_workload(module, workload, all, {}, diagnostics);
+  if (!found) return std::nullopt;
+  Instantiation instantiation(definition, module, *found, {}, diagnostics);
+  instantiation.read(operands, is_output);
+  if (!instantiation.run(all, module)) return std::nullopt;
+  return instantiation.outputs();
 }
 
 std::string workload_text(const Program& program) { return print(program); }

@@ -12,8 +12,8 @@ constexpr i64 kMostElements = 1 << 18;  // of all lists of one instantiation
 
 using Items = std::vector<Meaning>;
 
-constexpr std::string_view kFunctions[] = {"len", "product", "sum",  "enumerate", "rev",
-                                           "flat", "zip",    "range", "contains", "position"};
+constexpr std::string_view kFunctions[] = {"len",  "product", "sum",   "enumerate", "rev",
+                                           "flat", "zip",     "range", "contains",  "position"};
 
 Items backwards(const Items& items) { return {items.rbegin(), items.rend()}; }
 
@@ -44,9 +44,7 @@ std::optional<i64> number_of(const Meaning& meaning) {
   return value ? constant_of(value->expr) : std::nullopt;
 }
 
-bool is_list_function(std::string_view name) {
-  return std::ranges::find(kFunctions, name) != std::end(kFunctions);
-}
+bool is_list_function(std::string_view name) { return std::ranges::find(kFunctions, name) != std::end(kFunctions); }
 
 std::nullopt_t ListLanguage::fail(Span span, std::string message, std::string note) {
   errors_(span, std::move(message), std::move(note));
@@ -176,7 +174,8 @@ ListLanguage::Found ListLanguage::list_function(const ast::Call* e, Str name, co
   std::size_t lists = name == "zip" ? 2 : 1, wanted = lists + is_search;
   bool fits = arguments.size() == wanted && std::all_of(arguments.begin(), arguments.begin() + lists, items_of);
   if (!fits)
-    return fail(e->span, cat("`", name, "` takes ", lists == 2 ? "two lists" : "a list", wanted > lists ? " and an integer" : ""));
+    return fail(e->span, cat("`", name, "` takes ", lists == 2 ? "two lists" : "a list",
+                             wanted > lists ? " and an integer" : ""));
   const Items& items = *items_of(arguments[0]);
   if (name == "zip") return made(e->span, paired(items, *items_of(arguments[1])));
   if (is_search) return search(e, name, items, number_of(arguments[1]));
