@@ -24,8 +24,8 @@ WorkloadArguments with_inferred(const WorkloadModule& module, const std::string&
                                 const std::vector<OperandType>& operands);
 
 // Appends the stages of a workload, whose inputs and constants are `operands`. Its outputs; they are outputs of the
-// program too if `is_output`. Nothing after an error: operands of other shapes or types, and what instantiate() reports.
-// The definition may then hold a part of the stages.
+// program too if `is_output`. Nothing after an error: operands of other shapes or types, and what instantiate()
+// reports. The definition may then hold a part of the stages.
 std::optional<std::vector<te::Tensor>> add_workload(te::Definition& definition, const WorkloadModule& module,
                                                     const std::string& workload, const WorkloadArguments& arguments,
                                                     const std::vector<te::Tensor>& operands, bool is_output,

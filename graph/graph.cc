@@ -1,0 +1,162 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+
+#include "dsl/base/embedded_text.h"
+#include "dsl/base/text.h"
+
+namespace tw::graph {
+namespace {
+
+constexpr const char* kOperatorsPath = "graph/operators.tw";
+
+// The program of one operator on operands of these types; nothing, and why in `error`.
+std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArguments& arguments,
+                                       const std::vector<OperandType>& operands, std::string& error) {
+  te::Definition definition(op);
+  std::vector<te::Tensor> tensors;
+  for (const OperandType& operand : operands)
+    tensors.push_back(definition.input(cat("X", tensors.size()), operand.dtype, operand.shape));
+  Diagnostics diagnostics(*operators().source);
+  if (!add_workload(definition, operators(), op, arguments, tensors, true, diagnostics)) {
+    error = diagnostics.all().empty() ? cat("`", op, "` cannot be made") : diagnostics.all()[0].message;
+    return std::nullopt;
+  }
+  return definition.finish();
+}
+
+// Of a program whose operands come first.
+std::optional<std::vector<HostArray>> computed(const Program& program, const std::vector<const HostArray*>& operands,
+                                               std::string& error) {
+  std::vector<HostArray> arrays;
+  for (std::size_t i = 0; i < program.params.size(); ++i) {
+    const Param& param = program.params[i];
+    arrays.push_back(i < operands.size() ? *operands[i] : HostArray::like(param.buffer));
+  }
+  InterpretOptions options{.max_steps = i64{1} << 40, .max_bytes = i64{1} << 40};
+  error = interpret(program, arrays, options);
+  if (!error.empty()) return std::nullopt;
+  arrays.erase(arrays.begin(), arrays.begin() + static_cast<std::ptrdiff_t>(operands.size()));
+  return arrays;
+}
+
+std::vector<OperandType> types_of(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<OperandType> types;
+  for (ValueId value : values) types.push_back(graph.values[value].type);
+  return types;
+}
+
+std::string to_string(const OperandType& type) { return cat(name_of(type.dtype), "[", join(type.shape, ", "), "]"); }
+
+i64 elements_of(const OperandType& type) {
+  i64 elements = 1;
+  for (i64 extent : type.shape) elements *= extent;
+  return elements;
+}
+
+}  // namespace
+
+const WorkloadModule& operators() {
+  static const WorkloadModule module = [] {
+    std::optional<std::string_view> text = embedded_text(kOperatorsPath);
+    TW_CHECK(text, "graph/operators.tw is not in the binary");
+    Source source{kOperatorsPath, std::string(*text)};
+    Diagnostics diagnostics(source);
+    WorkloadModule parsed = parse_workloads(source, diagnostics);
+    TW_CHECK(!diagnostics.has_errors(), "graph/operators.tw has errors; graph_test prints them");
+    return parsed;
+  }();
+  return module;
+}
+
+ValueId GraphBuilder::value(const std::string& name, OperandType type) {
+  std::string wanted = name.empty() ? "v" : name;
+  int count = names_[wanted]++;
+  while (count > 0 && names_.count(cat(wanted, "_", count))) ++count;
+  std::string own = count == 0 ? wanted : cat(wanted, "_", count);
+  if (count > 0) names_[own] = 1;
+  graph_.values.push_back({own, std::move(type), nullptr});
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId GraphBuilder::input(const std::string& name, OperandType type) {
+  graph_.inputs.push_back(value(name, std::move(type)));
+  return graph_.inputs.back();
+}
+
+ValueId GraphBuilder::constant(const std::string& name, HostArray data) {
+  ValueId made = value(name, {data.dtype, data.shape});
+  graph_.values[made].data = std::make_shared<const HostArray>(std::move(data));
+  return made;
+}
+
+std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, WorkloadArguments arguments,
+                                                      const std::vector<ValueId>& inputs, const std::string& name,
+                                                      std::string& error) {
+  std::optional<OwnedProgram> program = program_of(op, arguments, types_of(graph_, inputs), error);
+  if (!program) return std::nullopt;
+  std::vector<OperandType> results;
+  i64 elements = 0;
+  for (const Param& param : program->program.params) {
+    if (param.role != Role::Output) continue;
+    results.push_back({param.buffer->dtype, {param.buffer->shape.begin(), param.buffer->shape.end()}});
+    elements += elements_of(results.back());
+  }
+  std::vector<const HostArray*> known;
+  for (ValueId input : inputs) known.push_back(data(input));
+  std::vector<ValueId> made;
+  if (elements <= kMostFolded && std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; })) {
+    std::optional<std::vector<HostArray>> folded = computed(program->program, known, error);
+    if (!folded) return std::nullopt;
+    for (HostArray& array : *folded) made.push_back(constant(name, std::move(array)));
+    return made;
+  }
+  for (OperandType& type : results) made.push_back(value(name, std::move(type)));
+  graph_.nodes.push_back({op, std::move(arguments), inputs, made});
+  return made;
+}
+
+std::string to_string(const Graph& graph) {
+  auto names = [&](const std::vector<ValueId>& values) {
+    std::vector<std::string> list;
+    for (ValueId value : values) list.push_back(graph.values[value].name);
+    return join(list, ", ");
+  };
+  std::string out = cat("graph ", graph.name, "\n");
+  for (ValueId input : graph.inputs)
+    out += cat("  input ", graph.values[input].name, ": ", to_string(graph.values[input].type), "\n");
+  for (const Value& value : graph.values) {
+    if (value.data) out += cat("  const ", value.name, ": ", to_string(value.type), "\n");
+  }
+  for (const Node& node : graph.nodes) {
+    std::vector<std::string> types;
+    for (ValueId output : node.outputs) types.push_back(to_string(graph.values[output].type));
+    std::string arguments = to_string(WorkloadUse{"", node.arguments});
+    out += cat("  ", names(node.outputs), ": ", join(types, ", "), " = ", node.op, "(", names(node.inputs),
+               node.arguments.empty() ? "" : "; ", arguments.substr(1), "\n");
+  }
+  return out + cat("  output ", names(graph.outputs), "\n");
+}
+
+std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
+                                               std::string& error) {
+  std::vector<std::optional<HostArray>> arrays(graph.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) arrays[graph.inputs[i]] = inputs[i];
+  auto array_of = [&](ValueId value) {
+    return graph.values[value].data ? graph.values[value].data.get() : &*arrays[value];
+  };
+  for (const Node& node : graph.nodes) {
+    std::optional<OwnedProgram> program = program_of(node.op, node.arguments, types_of(graph, node.inputs), error);
+    if (!program) return std::nullopt;
+    std::vector<const HostArray*> operands;
+    for (ValueId input : node.inputs) operands.push_back(array_of(input));
+    std::optional<std::vector<HostArray>> results = computed(program->program, operands, error);
+    if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) arrays[node.outputs[i]] = std::move((*results)[i]);
+  }
+  std::vector<HostArray> out;
+  for (ValueId output : graph.outputs) out.push_back(*array_of(output));
+  return out;
+}
+
+}  // namespace tw::graph

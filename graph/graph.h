@@ -1,0 +1,74 @@
+// Graph: a network as values and the operators between them. Every operator is a workload of graph/operators.tw; its
+// arguments are attributes, and the shapes and types of its results follow from the text. Immutable once it is built.
+// Nothing here is scheduled or compiled, and nothing knows where a graph came from.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/interpreter.h"
+#include "dsl/text/compose.h"
+
+namespace tw::graph {
+
+using ValueId = u32;  // position in Graph::values
+
+struct Value {
+  std::string name;  // unique in its graph
+  OperandType type;
+  std::shared_ptr<const HostArray> data;  // of a constant, else null
+};
+
+struct Node {
+  std::string op;  // a workload of operators()
+  WorkloadArguments arguments;
+  std::vector<ValueId> inputs, outputs;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // each after those that it reads
+  std::vector<ValueId> inputs, outputs;
+};
+
+// graph/operators.tw, parsed once.
+const WorkloadModule& operators();
+
+// Builds a graph from its inputs on.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
+
+  // A name that is taken, or empty, becomes another one.
+  ValueId input(const std::string& name, OperandType type);
+  ValueId constant(const std::string& name, HostArray data);
+  void output(ValueId value) { graph_.outputs.push_back(value); }
+  // The results of an operator. Where all that it reads is constant they are constants, as long as they are small
+  // (kMostFolded elements): what shapes are made of. Nothing, and why in `error`, if the operator does not take this.
+  std::optional<std::vector<ValueId>> add(const std::string& op, WorkloadArguments arguments,
+                                          const std::vector<ValueId>& inputs, const std::string& name,
+                                          std::string& error);
+
+  const OperandType& type(ValueId value) const { return graph_.values[value].type; }
+  // The data of a constant, else null.
+  const HostArray* data(ValueId value) const { return graph_.values[value].data.get(); }
+  Graph finish() { return std::move(graph_); }
+
+ private:
+  ValueId value(const std::string& name, OperandType type);
+
+  Graph graph_;
+  std::map<std::string, int> names_;  // how often a name was asked for
+};
+inline constexpr i64 kMostFolded = 1 << 16;
+
+// One line for each input, constant and node; for people and tests.
+std::string to_string(const Graph& graph);
+
+// The outputs by the interpreter, slowly; one array for each input, in order. Nothing, and why in `error`, if an operator
+// cannot be computed, as for an index out of bounds.
+std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
+                                               std::string& error);
+
+}  // namespace tw::graph
