@@ -32,6 +32,14 @@ if(TRACEWRIGHT_TORCH)
   endif()
 endif()
 
+find_path(ONNX_INCLUDE onnx/onnx_pb.h)
+find_library(ONNX_PROTO_LIBRARY onnx_proto)
+find_library(PROTOBUF_LIBRARY protobuf)
+if(NOT ONNX_INCLUDE OR NOT ONNX_PROTO_LIBRARY OR NOT PROTOBUF_LIBRARY)
+  message(STATUS "libonnx not found: no ONNX files")
+  set(ONNX_PROTO_LIBRARY OFF)
+endif()
+
 # Headers only: the ICD loader is opened at run time.
 find_path(OPENCL_HEADERS CL/cl.h)
 if(NOT OPENCL_HEADERS)

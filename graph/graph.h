@@ -66,8 +66,8 @@ inline constexpr i64 kMostFolded = 1 << 16;
 // One line for each input, constant and node; for people and tests.
 std::string to_string(const Graph& graph);
 
-// The outputs by the interpreter, slowly; one array for each input, in order. Nothing, and why in `error`, if an operator
-// cannot be computed, as for an index out of bounds.
+// The outputs by the interpreter, slowly; one array for each input, in order. Nothing, and why in `error`, if an
+// operator cannot be computed, as for an index out of bounds.
 std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
                                                std::string& error);
 

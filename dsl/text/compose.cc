@@ -16,14 +16,14 @@ class Inference {
     for (; first < last; ++first) {
       std::optional<std::size_t> length = length_of(declared.shape[first]);
       if (!length || front + *length > back) break;
-      match_extent(declared.shape[first], operand.shape[front]);
+      if (*length == 1) match_extent(declared.shape[first], operand.shape[front]);
       front += *length;
     }
     for (; last > first; --last) {
       std::optional<std::size_t> length = length_of(declared.shape[last - 1]);
       if (!length || front + *length > back) break;
       back -= *length;
-      match_extent(declared.shape[last - 1], operand.shape[back]);
+      if (*length == 1) match_extent(declared.shape[last - 1], operand.shape[back]);
     }
     if (last != first + 1) return;
     if (const ast::Parameter* list = unknown(declared.shape[first], ParameterKind::Integers))

@@ -44,6 +44,8 @@ TEST(Inference, ShapesAndTypesOfOperandsGiveWhatIsLeftOut) {
   // What is given stays, also where an operand has another shape: instantiating it tells.
   EXPECT_EQ(inferred(ranks, "w", {{"N", i64{7}}}, {{DType::F32, {2, 4}}}), "w(N = 7, T = f32, S = [2])");
   EXPECT_EQ(inferred(ranks, "w", {}, {{DType::F32, {}}}), "w(T = f32)");
+  EXPECT_EQ(inferred(ranks, "w", {{"S", std::vector<i64>{}}, {"N", i64{2}}}, {{DType::F32, {}}}),
+            "w(S = [], N = 2, T = f32)");
 }
 
 TEST(Compose, AProgramOfSeveralWorkloadsIsThatOfTheirStages) {

@@ -1,0 +1,163 @@
+// A file as a graph, node after node.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "dsl/base/text.h"
+#include "graph/onnx/node_import.h"
+#include "graph/onnx/plugin.h"
+
+namespace tw::graph::onnx {
+namespace {
+
+constexpr i64 kOldestOpset = 7, kNewestOpset = 24;
+constexpr std::size_t kMostProblems = 50;
+
+std::string describe(const proto::NodeProto& node) {
+  std::string name = !node.name().empty() ? node.name() : node.output_size() > 0 ? node.output(0) : "";
+  return cat("node `", name, "` (", node.op_type(), ")");
+}
+
+class ModelImport {
+ public:
+  ModelImport(const proto::ModelProto& model, std::string folder, const ImportOptions& options)
+      : model_(model), folder_(std::move(folder)), options_(options), builder_(model.graph().name()) {}
+
+  std::variant<Graph, ImportProblems> run() {
+    opset();
+    if (problems_.empty()) data();
+    if (problems_.empty()) inputs();
+    if (problems_.empty()) nodes();
+    if (problems_.empty()) outputs();
+    if (!problems_.empty()) return ImportProblems{std::move(problems_)};
+    return builder_.finish();
+  }
+
+ private:
+  void problem(std::string line) {
+    if (problems_.size() < kMostProblems) problems_.push_back(std::move(line));
+  }
+
+  void opset() {
+    for (const proto::OperatorSetIdProto& set : model_.opset_import()) {
+      if (set.domain().empty() || set.domain() == "ai.onnx") opset_ = set.version();
+    }
+    if (opset_ < kOldestOpset || opset_ > kNewestOpset)
+      problem(cat("its opset is ", opset_, "; ", kOldestOpset, " to ", kNewestOpset, " are known"));
+  }
+
+  void data() {
+    for (const proto::TensorProto& tensor : model_.graph().initializer()) {
+      std::string why;
+      std::optional<HostArray> array = array_of(tensor, folder_, why);
+      if (array)
+        values_[tensor.name()] = builder_.constant(tensor.name(), std::move(*array));
+      else
+        problem(cat("constant `", tensor.name(), "`: ", why));
+    }
+  }
+
+  void inputs() {
+    for (const proto::ValueInfoProto& input : model_.graph().input()) {
+      if (values_.count(input.name())) continue;  // one that has data
+      std::optional<DType> dtype = dtype_of(input.type().tensor_type().elem_type());
+      std::optional<std::vector<i64>> shape = shape_of(input);
+      if (!input.type().has_tensor_type() || !dtype)
+        problem(cat("input `", input.name(), "` is no tensor of a supported type"));
+      else if (shape)
+        values_[input.name()] = builder_.input(input.name(), {*dtype, *shape});
+    }
+  }
+
+  std::optional<std::vector<i64>> shape_of(const proto::ValueInfoProto& input) {
+    auto given = options_.shapes.find(input.name());
+    if (given != options_.shapes.end()) return given->second;
+    std::vector<i64> shape;
+    for (const proto::TensorShapeProto::Dimension& dim : input.type().tensor_type().shape().dim()) {
+      if (dim.dim_value() < 1) {
+        std::string name = dim.dim_param().empty() ? "?" : dim.dim_param();
+        return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")), std::nullopt;
+      }
+      shape.push_back(dim.dim_value());
+    }
+    return shape;
+  }
+
+  // Goes on after a problem, so that all are said at once; what depends on it says nothing.
+  void nodes() {
+    for (const proto::NodeProto& node : model_.graph().node()) {
+      bool is_known = std::ranges::all_of(node.input(), [&](const std::string& name) { return name.empty() || values_.count(name); });
+      auto converter = converters().find(node.op_type());
+      if (!node.domain().empty() && node.domain() != "ai.onnx")
+        problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
+      else if (converter == converters().end())
+        problem(cat(describe(node), ": this operator is not supported"));
+      else if (is_known)
+        convert(node, converter->second);
+      else if (problems_.empty())
+        problem(cat(describe(node), ": nothing makes one of its inputs"));
+    }
+  }
+
+  void convert(const proto::NodeProto& node, const Converter& converter) {
+    NodeImport import(node, opset_, builder_, values_);
+    converter(import);
+    if (!import.problem().empty()) problem(cat(describe(node), ": ", import.problem()));
+  }
+
+  void outputs() {
+    for (const proto::ValueInfoProto& output : model_.graph().output()) {
+      auto found = values_.find(output.name());
+      if (found == values_.end())
+        problem(cat("nothing makes the output `", output.name(), "`"));
+      else
+        builder_.output(found->second);
+    }
+  }
+
+  const proto::ModelProto& model_;
+  std::string folder_;
+  const ImportOptions& options_;
+  GraphBuilder builder_;
+  i64 opset_ = 0;
+  std::map<std::string, ValueId> values_;
+  std::vector<std::string> problems_;
+};
+
+// False if the file cannot be read or is not of that kind.
+template <class Message>
+bool parse(const std::string& path, Message& message) {
+  std::ifstream file(path, std::ios::binary);
+  return file && message.ParseFromIstream(&file);
+}
+
+std::variant<Graph, ImportProblems> import(const std::string& path, const ImportOptions& options) {
+  proto::ModelProto model;
+  if (!parse(path, model) || !model.has_graph())
+    return ImportProblems{{cat("`", path, "` cannot be read, is no ONNX file or is damaged")}};
+  return ModelImport(model, std::filesystem::path(path).parent_path().string(), options).run();
+}
+
+std::variant<HostArray, std::string> read_tensor(const std::string& path) {
+  proto::TensorProto tensor;
+  if (!parse(path, tensor)) return cat("`", path, "` cannot be read or is damaged");
+  std::string problem;
+  std::optional<HostArray> array = array_of(tensor, std::filesystem::path(path).parent_path().string(), problem);
+  if (array) return std::move(*array);
+  return problem;
+}
+
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, converter] : converters()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+}  // namespace tw::graph::onnx
+
+extern "C" __attribute__((visibility("default"))) const tw::graph::onnx::Plugin* tw_onnx_plugin() {
+  static const tw::graph::onnx::Plugin plugin{tw::graph::onnx::import, tw::graph::onnx::operator_names,
+                                             tw::graph::onnx::read_tensor};
+  return &plugin;
+}

@@ -1,0 +1,145 @@
+#include "graph/onnx/node_import.h"
+
+#include <algorithm>
+
+#include "dsl/base/text.h"
+
+namespace tw::graph::onnx {
+
+NodeImport::NodeImport(const proto::NodeProto& node, i64 opset, GraphBuilder& builder,
+                       std::map<std::string, ValueId>& values)
+    : node_(node), opset_(opset), builder_(builder), values_(values) {}
+
+void NodeImport::fail(const std::string& why) {
+  if (problem_.empty()) problem_ = why;
+}
+
+const proto::AttributeProto* NodeImport::find(const char* attribute) const {
+  for (const proto::AttributeProto& found : node_.attribute()) {
+    if (found.name() == attribute) return &found;
+  }
+  return nullptr;
+}
+
+i64 NodeImport::integer(const char* attribute, i64 otherwise) const {
+  const proto::AttributeProto* found = find(attribute);
+  return found ? found->i() : otherwise;
+}
+
+double NodeImport::number(const char* attribute, double otherwise) const {
+  const proto::AttributeProto* found = find(attribute);
+  return found ? found->f() : otherwise;
+}
+
+std::string NodeImport::text(const char* attribute, const std::string& otherwise) const {
+  const proto::AttributeProto* found = find(attribute);
+  return found ? found->s() : otherwise;
+}
+
+std::vector<i64> NodeImport::integers(const char* attribute, std::vector<i64> otherwise) const {
+  const proto::AttributeProto* found = find(attribute);
+  return found ? std::vector<i64>(found->ints().begin(), found->ints().end()) : otherwise;
+}
+
+bool NodeImport::has_input(std::size_t index) const {
+  return index < inputs() && !node_.input(static_cast<int>(index)).empty();
+}
+
+ValueId NodeImport::input(std::size_t index) {
+  if (!has_input(index)) return fail(cat("input ", index, " is missing")), scalar(0, DType::F32);
+  const std::string& name = node_.input(static_cast<int>(index));
+  auto found = values_.find(name);
+  if (found == values_.end()) return fail(cat("nothing makes `", name, "`")), scalar(0, DType::F32);
+  return found->second;
+}
+
+std::vector<i64> NodeImport::known_integers(std::size_t index) {
+  ValueId value = input(index);
+  const HostArray* data = builder_.data(value);
+  if (!data) return fail(cat("input ", index, " is no constant")), std::vector<i64>();
+  std::vector<i64> out;
+  for (i64 i = 0; i < data->elements(); ++i) out.push_back(static_cast<i64>(data->get(i)));
+  return out;
+}
+
+std::vector<i64> NodeImport::integers_of(const char* attribute, std::size_t index, std::vector<i64> otherwise) {
+  if (has(attribute)) return integers(attribute);
+  return has_input(index) ? known_integers(index) : otherwise;
+}
+
+std::vector<ValueId> NodeImport::add_several(const std::string& op, WorkloadArguments arguments,
+                                             const std::vector<ValueId>& inputs) {
+  std::string error;
+  std::optional<std::vector<ValueId>> made;
+  std::string name = node_.output_size() > 0 ? node_.output(0) : node_.name();
+  if (problem_.empty()) made = builder_.add(op, std::move(arguments), inputs, name, error);
+  if (made) return *made;
+  fail(error);
+  return {inputs.empty() ? scalar(0, DType::F32) : inputs[0]};
+}
+
+ValueId NodeImport::add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
+  return add_several(op, std::move(arguments), inputs)[0];
+}
+
+ValueId NodeImport::constant(HostArray data) { return builder_.constant("", std::move(data)); }
+
+ValueId NodeImport::scalar(double value, DType dtype, const std::vector<i64>& shape) {
+  HostArray data = HostArray::zeros(dtype, shape);
+  for (i64 i = 0; i < data.elements(); ++i) data.set(i, value);
+  return constant(std::move(data));
+}
+
+ValueId NodeImport::broadcast(ValueId value, const std::vector<i64>& shape) {
+  return this->shape(value) == shape ? value : add("broadcast", {{"R", shape}}, {value});
+}
+
+ValueId NodeImport::reshape(ValueId value, const std::vector<i64>& shape) {
+  return this->shape(value) == shape ? value : add("reshape", {{"R", shape}}, {value});
+}
+
+ValueId NodeImport::transpose(ValueId value, const std::vector<i64>& order) {
+  return std::ranges::is_sorted(order) ? value : add("transpose", {{"order", order}}, {value});
+}
+
+ValueId NodeImport::cast(ValueId value, DType to) {
+  DType from = dtype(value);
+  if (from == to) return value;
+  if (to == DType::Bool) return add("cast_to_bool", {}, {value});
+  return from == DType::Bool ? add("cast_from_bool", {{"to", to}}, {value}) : add("cast", {{"to", to}}, {value});
+}
+
+std::vector<i64> NodeImport::common_shape(const std::vector<ValueId>& values) {
+  std::vector<i64> common;
+  for (ValueId value : values) {
+    std::vector<i64> own = shape(value);
+    while (common.size() < own.size()) common.insert(common.begin(), 1);
+    std::size_t ahead = common.size() - own.size();
+    for (std::size_t d = 0; d < own.size(); ++d) {
+      if (own[d] != 1) common[ahead + d] = own[d];
+    }
+  }
+  return common;
+}
+
+void NodeImport::result(std::size_t index, ValueId value) {
+  if (index < static_cast<std::size_t>(node_.output_size())) values_[node_.output(static_cast<int>(index))] = value;
+}
+
+i64 NodeImport::axis(i64 given, i64 rank) {
+  i64 at = given < 0 ? given + rank : given;
+  if (at >= 0 && at < std::max<i64>(rank, 1)) return at;
+  fail(cat("there is no dimension ", given, " of ", rank));
+  return 0;
+}
+
+const Converters& converters() {
+  static const Converters table = [] {
+    Converters all;
+    for (auto* add : {add_elementwise, add_shapes, add_reductions, add_windows, add_products}) add(all);
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace tw::graph::onnx

@@ -1,0 +1,86 @@
+// One node of an ONNX file while it becomes operators of a graph: its attributes and inputs, and what is made of them.
+// After the first problem nothing more is added, so that converters need not ask.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/onnx/proto.h"
+
+namespace tw::graph::onnx {
+
+class NodeImport {
+ public:
+  // `values`: what the names of the file stand for, so far.
+  NodeImport(const proto::NodeProto& node, i64 opset, GraphBuilder& builder, std::map<std::string, ValueId>& values);
+
+  const std::string& op() const { return node_.op_type(); }
+  i64 opset() const { return opset_; }
+  const std::string& problem() const { return problem_; }
+  void fail(const std::string& why);
+
+  // ---- attributes, or what is said where there is none
+  bool has(const char* attribute) const { return find(attribute) != nullptr; }
+  i64 integer(const char* attribute, i64 otherwise) const;
+  double number(const char* attribute, double otherwise) const;
+  std::string text(const char* attribute, const std::string& otherwise) const;
+  std::vector<i64> integers(const char* attribute, std::vector<i64> otherwise = {}) const;
+  const proto::AttributeProto* find(const char* attribute) const;
+
+  // ---- inputs
+  std::size_t inputs() const { return static_cast<std::size_t>(node_.input_size()); }
+  std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
+  bool has_input(std::size_t index) const;
+  ValueId input(std::size_t index);
+  const OperandType& type(ValueId value) const { return builder_.type(value); }
+  const std::vector<i64>& shape(ValueId value) const { return builder_.type(value).shape; }
+  i64 rank(ValueId value) const { return static_cast<i64>(shape(value).size()); }
+  DType dtype(ValueId value) const { return builder_.type(value).dtype; }
+  // The integers of an input that is constant; a problem if it is not.
+  std::vector<i64> known_integers(std::size_t index);
+  // An attribute up to an opset, an input from then on; `otherwise` if it is left out.
+  std::vector<i64> integers_of(const char* attribute, std::size_t index, std::vector<i64> otherwise = {});
+
+  // ---- what is made
+  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs);
+  std::vector<ValueId> add_several(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs);
+  ValueId constant(HostArray data);
+  ValueId scalar(double value, DType dtype, const std::vector<i64>& shape = {});
+  ValueId broadcast(ValueId value, const std::vector<i64>& shape);
+  ValueId reshape(ValueId value, const std::vector<i64>& shape);
+  ValueId transpose(ValueId value, const std::vector<i64>& order);
+  ValueId cast(ValueId value, DType to);
+  // The shape to which all broadcast.
+  std::vector<i64> common_shape(const std::vector<ValueId>& values);
+  void result(std::size_t index, ValueId value);
+
+  // A dimension that may count from the end.
+  i64 axis(i64 given, i64 rank);
+
+ private:
+  const proto::NodeProto& node_;
+  i64 opset_;
+  GraphBuilder& builder_;
+  std::map<std::string, ValueId>& values_;
+  std::string problem_;
+};
+
+using Converter = std::function<void(NodeImport&)>;
+using Converters = std::map<std::string, Converter>;
+// By subject, one file each.
+void add_elementwise(Converters& table);
+void add_shapes(Converters& table);
+void add_reductions(Converters& table);
+void add_windows(Converters& table);
+void add_products(Converters& table);
+const Converters& converters();
+
+// ---- data of the file (tensors.cc)
+std::optional<DType> dtype_of(int onnx_type);
+// Nothing, and why in `problem`; `folder` is where external data lies.
+std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem);
+
+}  // namespace tw::graph::onnx

@@ -1,0 +1,292 @@
+// Operators that ask for shapes or bring elements to other places.
+#include <algorithm>
+#include <numeric>
+
+#include "dsl/base/text.h"
+#include "graph/onnx/node_import.h"
+
+namespace tw::graph::onnx {
+namespace {
+
+using Ints = std::vector<i64>;
+
+HostArray integers(const Ints& values) {
+  HostArray data = HostArray::zeros(DType::I64, {static_cast<i64>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i) data.set(static_cast<i64>(i), static_cast<double>(values[i]));
+  return data;
+}
+
+i64 product(const Ints& shape, std::size_t begin, std::size_t end) {
+  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(begin),
+                         shape.begin() + static_cast<std::ptrdiff_t>(end), i64{1}, std::multiplies<>());
+}
+
+void shape_of(NodeImport& node) {
+  Ints shape = node.shape(node.input(0));
+  auto rank = static_cast<i64>(shape.size());
+  auto place = [&](i64 at) { return std::clamp<i64>(at < 0 ? at + rank : at, 0, rank); };
+  i64 start = place(node.integer("start", 0)), end = std::max(start, place(node.integer("end", rank)));
+  if (start == end) return node.fail("tensors without elements are not supported");
+  node.result(0, node.constant(integers({shape.begin() + start, shape.begin() + end})));
+}
+
+// 0 takes the extent of the input, -1 what is left.
+void reshape(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints shape = node.shape(x);
+  Ints wanted = node.integers_of("shape", 1);
+  for (std::size_t d = 0; d < wanted.size(); ++d) {
+    if (wanted[d] == 0 && node.integer("allowzero", 0) == 0 && d < shape.size()) wanted[d] = shape[d];
+  }
+  auto open = std::ranges::find(wanted, -1);
+  if (open != wanted.end()) {
+    *open = 1;
+    i64 others = product(wanted, 0, wanted.size());
+    if (others > 0) *open = product(shape, 0, shape.size()) / others;
+  }
+  node.result(0, node.reshape(x, wanted));
+}
+
+void flatten(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints shape = node.shape(x);
+  i64 axis = node.integer("axis", 1);
+  auto at = static_cast<std::size_t>(axis < 0 ? axis + node.rank(x) : axis);
+  if (at > shape.size()) return node.fail("the axis is beyond the rank");
+  node.result(0, node.reshape(x, {product(shape, 0, at), product(shape, at, shape.size())}));
+}
+
+void squeeze(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints axes = node.integers_of("axes", 1), kept;
+  const Ints shape = node.shape(x);
+  for (i64& axis : axes) axis = node.axis(axis, node.rank(x));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    bool goes = axes.empty() ? shape[d] == 1 : std::ranges::count(axes, static_cast<i64>(d)) > 0;
+    if (!goes) kept.push_back(shape[d]);
+  }
+  node.result(0, node.reshape(x, kept));
+}
+
+void unsqueeze(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints axes = node.integers_of("axes", 1), shape = node.shape(x);
+  i64 rank = node.rank(x) + static_cast<i64>(axes.size());
+  for (i64& axis : axes) axis = node.axis(axis, rank);
+  std::ranges::sort(axes);
+  for (i64 axis : axes) {
+    if (axis > static_cast<i64>(shape.size())) return node.fail("a dimension is given twice");
+    shape.insert(shape.begin() + axis, 1);
+  }
+  node.result(0, node.reshape(x, shape));
+}
+
+void transpose(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints order(static_cast<std::size_t>(node.rank(x)));
+  std::iota(order.rbegin(), order.rend(), 0);
+  node.result(0, node.transpose(x, node.integers("perm", order)));
+}
+
+void expand(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints wanted = node.known_integers(1);
+  const Ints own = node.shape(x);
+  while (wanted.size() < own.size()) wanted.insert(wanted.begin(), 1);
+  for (std::size_t d = 0; d < own.size(); ++d) {
+    i64& extent = wanted[wanted.size() - own.size() + d];
+    if (extent == 1) extent = own[d];
+  }
+  node.result(0, node.broadcast(x, wanted));
+}
+
+void concat(NodeImport& node) {
+  ValueId all = node.input(0);
+  i64 axis = node.axis(node.integer("axis", 1), node.rank(all));
+  for (std::size_t i = 1; i < node.inputs(); ++i) all = node.add("concat", {{"axis", axis}}, {all, node.input(i)});
+  node.result(0, all);
+}
+
+ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent) {
+  Ints shape = node.shape(x), begin(shape.size(), 0), step(shape.size(), 1);
+  begin[static_cast<std::size_t>(axis)] = start;
+  shape[static_cast<std::size_t>(axis)] = extent;
+  return node.add("slice", {{"start", begin}, {"step", step}, {"R", shape}}, {x});
+}
+
+void split(NodeImport& node, std::size_t outputs) {
+  ValueId x = node.input(0);
+  i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), extent = node.shape(x)[static_cast<std::size_t>(axis)];
+  Ints sizes = node.integers_of("split", 1);
+  i64 each = (extent + static_cast<i64>(outputs) - 1) / static_cast<i64>(outputs), start = 0;
+  for (std::size_t i = 0; i < outputs; ++i) {
+    i64 size = sizes.empty() ? std::min(each, extent - start) : i < sizes.size() ? sizes[i] : 0;
+    if (size < 1 || start + size > extent) return node.fail("its parts are not those of the dimension");
+    node.result(i, part(node, x, axis, start, size));
+    start += size;
+  }
+}
+
+void slice(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints shape = node.shape(x), start(shape.size(), 0), step(shape.size(), 1);
+  Ints starts = node.integers_of("starts", 1), ends = node.integers_of("ends", 2), axes = node.integers_of("axes", 3);
+  Ints steps = node.has_input(4) ? node.known_integers(4) : Ints(starts.size(), 1);
+  for (std::size_t i = axes.size(); i < starts.size(); ++i) axes.push_back(static_cast<i64>(i));
+  if (ends.size() != starts.size() || steps.size() != starts.size()) return node.fail("starts, ends and steps differ in number");
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    auto d = static_cast<std::size_t>(node.axis(axes[i], node.rank(x)));
+    if (!node.problem().empty() || steps[i] == 0) return node.fail("a step is 0");
+    i64 extent = node.shape(x)[d], by = steps[i];
+    i64 low = by > 0 ? 0 : -1, high = by > 0 ? extent : extent - 1;  // where an end may be
+    auto place = [&](i64 at, i64 least, i64 most) { return std::clamp(at < 0 ? at + extent : at, least, most); };
+    start[d] = place(starts[i], 0, high), step[d] = by;
+    i64 end = ends[i] < -extent - (by < 0) ? low : place(ends[i], low, std::max(high, low));
+    if (by < 0 && ends[i] < -extent) end = -1;
+    shape[d] = by > 0 ? (end - start[d] + by - 1) / by : (start[d] - end - by - 1) / -by;
+    if (shape[d] < 1) return node.fail("tensors without elements are not supported");
+  }
+  node.result(0, node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x}));
+}
+
+void pad(NodeImport& node) {
+  ValueId x = node.input(0);
+  std::string mode = node.text("mode", "constant");
+  Ints pads = node.integers_of("pads", 1), shape = node.shape(x);
+  Ints axes = node.has_input(3) ? node.known_integers(3) : Ints();
+  if (axes.empty()) {
+    axes.resize(shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (pads.size() != 2 * axes.size()) return node.fail("it needs two pads for each dimension");
+  Ints before(shape.size(), 0), after(shape.size(), 0);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    auto d = static_cast<std::size_t>(node.axis(axes[i], node.rank(x)));
+    before[d] = pads[i], after[d] = pads[axes.size() + i];
+    if (before[d] < 0 || after[d] < 0) return node.fail("negative pads are not supported");
+  }
+  if (mode == "edge") return node.result(0, node.add("pad_edge", {{"before", before}, {"after", after}}, {x}));
+  if (mode != "constant") return node.fail(cat("mode `", mode, "` is not supported"));
+  ValueId value = node.has_input(2) ? node.reshape(node.input(2), {}) : node.scalar(node.number("value", 0), node.dtype(x));
+  node.result(0, node.add("pad", {{"before", before}, {"after", after}}, {x, value}));
+}
+
+void gather(NodeImport& node) {
+  ValueId x = node.input(0);
+  node.result(0, node.add("gather", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+}
+
+void gather_elements(NodeImport& node) {
+  ValueId x = node.input(0);
+  node.result(0, node.add("gather_elements", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+}
+
+void tile(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints repeats = node.known_integers(1), shape = node.shape(x);
+  if (repeats.size() != shape.size()) return node.fail("it needs a number for each dimension");
+  Ints apart, wide, out;  // [1, S0, 1, S1, ..] -> [R0, S0, R1, S1, ..]
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    apart.insert(apart.end(), {1, shape[d]});
+    wide.insert(wide.end(), {repeats[d], shape[d]});
+    out.push_back(repeats[d] * shape[d]);
+  }
+  if (std::ranges::count(repeats, 0) > 0) return node.fail("tensors without elements are not supported");
+  node.result(0, node.reshape(node.broadcast(node.reshape(x, apart), wide), out));
+}
+
+// Blocks of channels become blocks of space, and back.
+void depth_to_space(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints s = node.shape(x);
+  i64 b = node.integer("blocksize", 1);
+  if (s.size() != 4 || b < 1 || s[1] % (b * b) != 0) return node.fail("its channels do not divide into blocks");
+  bool columns_last = node.text("mode", "DCR") == "CRD";
+  i64 c = s[1] / (b * b);
+  ValueId apart = node.reshape(x, columns_last ? Ints{s[0], c, b, b, s[2], s[3]} : Ints{s[0], b, b, c, s[2], s[3]});
+  ValueId moved = node.transpose(apart, columns_last ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2});
+  node.result(0, node.reshape(moved, {s[0], c, s[2] * b, s[3] * b}));
+}
+
+void space_to_depth(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints s = node.shape(x);
+  i64 b = node.integer("blocksize", 1);
+  if (s.size() != 4 || b < 1 || s[2] % b != 0 || s[3] % b != 0) return node.fail("its rows do not divide into blocks");
+  ValueId apart = node.reshape(x, {s[0], s[1], s[2] / b, b, s[3] / b, b});
+  node.result(0, node.reshape(node.transpose(apart, {0, 3, 5, 1, 2, 4}), {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
+}
+
+void constant(NodeImport& node) {
+  std::string problem;
+  if (const proto::AttributeProto* value = node.find("value")) {
+    std::optional<HostArray> data = array_of(value->t(), "", problem);
+    if (!data) return node.fail(problem);
+    return node.result(0, node.constant(std::move(*data)));
+  }
+  if (node.has("value_float")) return node.result(0, node.scalar(node.number("value_float", 0), DType::F32));
+  if (node.has("value_int")) return node.result(0, node.scalar(static_cast<double>(node.integer("value_int", 0)), DType::I64));
+  if (node.has("value_ints")) return node.result(0, node.constant(integers(node.integers("value_ints"))));
+  if (const proto::AttributeProto* floats = node.find("value_floats")) {
+    HostArray data = HostArray::zeros(DType::F32, {floats->floats_size()});
+    for (int i = 0; i < floats->floats_size(); ++i) data.set(i, floats->floats(i));
+    return node.result(0, node.constant(std::move(data)));
+  }
+  node.fail("its kind of value is not supported");
+}
+
+void constant_of_shape(NodeImport& node) {
+  Ints shape = node.known_integers(0);
+  if (std::ranges::count(shape, 0) > 0) return node.fail("tensors without elements are not supported");
+  std::string problem;
+  HostArray value = HostArray::zeros(DType::F32, {1});
+  if (const proto::AttributeProto* given = node.find("value")) {
+    std::optional<HostArray> data = array_of(given->t(), "", problem);
+    if (!data) return node.fail(problem);
+    value = std::move(*data);
+  }
+  node.result(0, node.broadcast(node.reshape(node.constant(std::move(value)), {}), shape));
+}
+
+void range(NodeImport& node) {
+  ValueId start = node.input(0);
+  if (is_float(node.dtype(start))) return node.fail("ranges of floats are not supported");
+  Ints from = node.known_integers(0), to = node.known_integers(1), by = node.known_integers(2), values;
+  if (!node.problem().empty() || by.at(0) == 0) return node.fail("a step is 0");
+  for (i64 at = from.at(0); by[0] > 0 ? at < to.at(0) : at > to.at(0); at += by[0]) {
+    values.push_back(at);
+    if (values.size() > 1 << 24) return node.fail("it is too large");
+  }
+  if (values.empty()) return node.fail("tensors without elements are not supported");
+  node.result(0, node.cast(node.constant(integers(values)), node.dtype(start)));
+}
+
+}  // namespace
+
+void add_shapes(Converters& table) {
+  table["Shape"] = shape_of;
+  table["Size"] = [](NodeImport& node) {
+    const Ints shape = node.shape(node.input(0));
+    node.result(0, node.scalar(static_cast<double>(product(shape, 0, shape.size())), DType::I64));
+  };
+  table["Reshape"] = reshape;
+  table["Flatten"] = flatten;
+  table["Squeeze"] = squeeze;
+  table["Unsqueeze"] = unsqueeze;
+  table["Transpose"] = transpose;
+  table["Expand"] = expand;
+  table["Concat"] = concat;
+  table["Split"] = [](NodeImport& node) { split(node, node.outputs()); };
+  table["Slice"] = slice;
+  table["Pad"] = pad;
+  table["Gather"] = gather;
+  table["GatherElements"] = gather_elements;
+  table["Tile"] = tile;
+  table["DepthToSpace"] = depth_to_space;
+  table["SpaceToDepth"] = space_to_depth;
+  table["Constant"] = constant;
+  table["ConstantOfShape"] = constant_of_shape;
+  table["Range"] = range;
+}
+
+}  // namespace tw::graph::onnx

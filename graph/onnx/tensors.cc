@@ -1,0 +1,110 @@
+// Data of ONNX files as arrays.
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "dsl/base/text.h"
+#include "graph/onnx/node_import.h"
+
+namespace tw::graph::onnx {
+namespace {
+
+constexpr i64 kMostElements = i64{1} << 32;
+
+template <class List>
+void copy_numbers(const List& list, HostArray& out) {
+  for (int i = 0; i < list.size() && i < out.elements(); ++i) out.set(i, static_cast<double>(list[i]));
+}
+
+// 16-bit floats lie in int32_data as their bits.
+void copy_bits(const proto::TensorProto& tensor, HostArray& out) {
+  for (int i = 0; i < tensor.int32_data_size() && i < out.elements(); ++i) {
+    auto bits = static_cast<std::uint16_t>(tensor.int32_data(i));
+    std::memcpy(out.bytes.data() + 2 * i, &bits, 2);
+  }
+}
+
+// Of the file that the tensor names, which lies in the folder of the model or below.
+std::optional<std::string> external_bytes(const proto::TensorProto& tensor, const std::string& folder,
+                                          std::size_t bytes, std::string& problem) {
+  std::string location;
+  std::size_t offset = 0, length = bytes;
+  for (const proto::StringStringEntryProto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") offset = std::strtoull(entry.value().c_str(), nullptr, 10);
+    if (entry.key() == "length") length = std::strtoull(entry.value().c_str(), nullptr, 10);
+  }
+  std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
+  if (location.empty() || relative.is_absolute() || *relative.begin() == "..")
+    return problem = cat("its data is to come from `", location, "`, which is not beside the model"), std::nullopt;
+  std::ifstream file(std::filesystem::path(folder) / relative, std::ios::binary);
+  std::string read(std::min(length, bytes), '\0');
+  file.seekg(static_cast<std::streamoff>(offset));
+  if (!file.read(read.data(), static_cast<std::streamsize>(read.size())))
+    return problem = cat("`", location, "` does not have its data"), std::nullopt;
+  return read;
+}
+
+}  // namespace
+
+std::optional<DType> dtype_of(int onnx_type) {
+  switch (onnx_type) {
+    case proto::TensorProto::FLOAT:
+      return DType::F32;
+    case proto::TensorProto::DOUBLE:
+      return DType::F64;
+    case proto::TensorProto::FLOAT16:
+      return DType::F16;
+    case proto::TensorProto::BFLOAT16:
+      return DType::BF16;
+    case proto::TensorProto::INT64:
+      return DType::I64;
+    case proto::TensorProto::INT32:
+      return DType::I32;
+    case proto::TensorProto::INT8:
+      return DType::I8;
+    case proto::TensorProto::UINT8:
+      return DType::U8;
+    case proto::TensorProto::BOOL:
+      return DType::Bool;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem) {
+  std::optional<DType> dtype = dtype_of(tensor.data_type());
+  if (!dtype)
+    return problem = cat("elements of type ", proto::TensorProto::DataType_Name(tensor.data_type()), " are not supported"),
+           std::nullopt;
+  std::vector<i64> shape(tensor.dims().begin(), tensor.dims().end());
+  i64 elements = 1;
+  for (i64 extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements)
+      return problem = "it is too large", std::nullopt;
+  }
+  if (elements == 0) return problem = "tensors without elements are not supported", std::nullopt;
+  HostArray out = HostArray::zeros(*dtype, shape);
+  bool is_external = tensor.data_location() == proto::TensorProto::EXTERNAL;
+  if (is_external || tensor.has_raw_data()) {
+    std::optional<std::string> external;
+    if (is_external && !(external = external_bytes(tensor, folder, out.bytes.size(), problem))) return std::nullopt;
+    const std::string& raw = external ? *external : tensor.raw_data();
+    if (raw.size() != out.bytes.size()) return problem = "it has less data than elements", std::nullopt;
+    std::memcpy(out.bytes.data(), raw.data(), raw.size());
+    return out;
+  }
+  int count = tensor.float_data_size() + tensor.double_data_size() + tensor.int64_data_size() + tensor.int32_data_size();
+  if (count != elements) return problem = "it has less data than elements", std::nullopt;
+  copy_numbers(tensor.float_data(), out);
+  copy_numbers(tensor.double_data(), out);
+  copy_numbers(tensor.int64_data(), out);
+  if (*dtype == DType::F16 || *dtype == DType::BF16)
+    copy_bits(tensor, out);
+  else
+    copy_numbers(tensor.int32_data(), out);
+  return out;
+}
+
+}  // namespace tw::graph::onnx

@@ -1,0 +1,153 @@
+// Convolutions and pooling.
+#include <algorithm>
+#include <numeric>
+
+#include "dsl/base/text.h"
+#include "graph/onnx/node_import.h"
+
+namespace tw::graph::onnx {
+namespace {
+
+using Ints = std::vector<i64>;
+
+struct Window {
+  Ints size, strides, dilations, before, after;
+};
+
+i64 reach(const Window& window, std::size_t d) { return window.dilations[d] * (window.size[d] - 1) + 1; }
+
+// Attributes of a window over these extents; `size` of the weights, or empty.
+Window window_of(NodeImport& node, const Ints& extents, Ints size) {
+  std::size_t rank = extents.size();
+  Window window;
+  window.size = size.empty() ? node.integers("kernel_shape") : size;
+  window.strides = node.integers("strides", Ints(rank, 1));
+  window.dilations = node.integers("dilations", Ints(rank, 1));
+  Ints pads = node.integers("pads", Ints(2 * rank, 0));
+  window.before.assign(rank, 0), window.after.assign(rank, 0);
+  bool fits = window.size.size() == rank && window.strides.size() == rank && window.dilations.size() == rank &&
+              pads.size() == 2 * rank;
+  if (!fits) return node.fail("its attributes are not for this number of dimensions"), window;
+  std::string how = node.text("auto_pad", "NOTSET");
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (window.size[d] < 1 || window.strides[d] < 1 || window.dilations[d] < 1)
+      return node.fail("windows, strides and dilations are at least 1"), window;
+    if (how == "NOTSET") window.before[d] = pads[d], window.after[d] = pads[rank + d];
+    if (how != "SAME_UPPER" && how != "SAME_LOWER") continue;
+    i64 wanted = (extents[d] + window.strides[d] - 1) / window.strides[d];
+    i64 all = std::max<i64>(0, (wanted - 1) * window.strides[d] + reach(window, d) - extents[d]);
+    window.before[d] = how == "SAME_UPPER" ? all / 2 : all - all / 2;
+    window.after[d] = all - window.before[d];
+  }
+  return window;
+}
+
+Ints spatial(NodeImport& node, ValueId x) {
+  const Ints& shape = node.shape(x);
+  if (shape.size() < 3) return node.fail("it needs a batch, channels and at least one dimension more"), Ints();
+  return {shape.begin() + 2, shape.end()};
+}
+
+ValueId per_channel(NodeImport& node, ValueId bias, ValueId like) {
+  Ints shape(node.shape(like).size() - 1, 1);
+  shape[0] = node.shape(like)[1];
+  return node.broadcast(node.reshape(bias, shape), node.shape(like));
+}
+
+void conv(NodeImport& node) {
+  ValueId x = node.input(0), weights = node.input(1);
+  Window window = window_of(node, spatial(node, x), spatial(node, weights));
+  ValueId made = node.add("conv",
+                          {{"strides", window.strides},
+                           {"before", window.before},
+                           {"after", window.after},
+                           {"dilations", window.dilations},
+                           {"groups", node.integer("group", 1)}},
+                          {x, weights});
+  if (node.has_input(2)) made = node.add("add", {}, {made, per_channel(node, node.input(2), made)});
+  node.result(0, made);
+}
+
+// Rounded up, the last window may go beyond the padding, but must begin inside.
+void round_up(NodeImport& node, const Ints& extents, Window& window) {
+  if (node.integer("ceil_mode", 0) == 0) return;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    i64 padded = extents[d] + window.before[d] + window.after[d], steps = padded - reach(window, d);
+    i64 out = (steps + window.strides[d] - 1) / window.strides[d] + 1;
+    if ((out - 1) * window.strides[d] >= extents[d] + window.before[d]) --out;
+    window.after[d] += std::max<i64>(0, (out - 1) * window.strides[d] + reach(window, d) - padded);
+  }
+}
+
+void max_pool(NodeImport& node) {
+  if (node.outputs() > 1) return node.fail("the positions of the largest elements are not supported");
+  ValueId x = node.input(0);
+  Ints extents = spatial(node, x);
+  Window window = window_of(node, extents, {});
+  if (!node.problem().empty()) return;
+  round_up(node, extents, window);
+  node.result(0, node.add("max_pool",
+                          {{"window", window.size},
+                           {"strides", window.strides},
+                           {"before", window.before},
+                           {"after", window.after},
+                           {"dilations", window.dilations}},
+                          {x}));
+}
+
+void average_pool(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints extents = spatial(node, x);
+  Window window = window_of(node, extents, {});
+  if (!node.problem().empty()) return;
+  bool is_dilated = std::ranges::any_of(window.dilations, [](i64 d) { return d != 1; });
+  i64 counts_padding = node.integer("count_include_pad", 0);
+  Ints after = window.after;
+  round_up(node, extents, window);
+  if (is_dilated || (counts_padding && after != window.after))
+    return node.fail("dilated means and means that count padding of rounded windows are not supported");
+  node.result(0, node.add("average_pool",
+                          {{"window", window.size},
+                           {"strides", window.strides},
+                           {"before", window.before},
+                           {"after", window.after},
+                           {"counts_padding", counts_padding}},
+                          {x}));
+}
+
+// A reduction over all of space.
+Converter global(const char* op, bool is_mean) {
+  return [op, is_mean](NodeImport& node) {
+    ValueId x = node.input(0);
+    Ints axes(spatial(node, x).size());
+    std::iota(axes.begin(), axes.end(), 2);
+    if (!node.problem().empty()) return;
+    ValueId made = node.add(op, {{"axes", axes}, {"keep", i64{1}}}, {x});
+    double count = 1;
+    for (i64 axis : axes) count *= static_cast<double>(node.shape(x)[static_cast<std::size_t>(axis)]);
+    ValueId divisor = node.broadcast(node.scalar(count, node.dtype(made)), node.shape(made));
+    node.result(0, is_mean ? node.add("divide", {}, {made, divisor}) : made);
+  };
+}
+
+void local_response(NodeImport& node) {
+  ValueId x = node.input(0);
+  i64 size = node.integer("size", 1);
+  auto scalar = [&](double value) { return node.scalar(value, node.dtype(x)); };
+  node.result(0, node.add("local_response", {{"size", size}},
+                          {x, scalar(node.number("alpha", 1e-4) / static_cast<double>(size)),
+                           scalar(node.number("beta", 0.75)), scalar(node.number("bias", 1))}));
+}
+
+}  // namespace
+
+void add_windows(Converters& table) {
+  table["Conv"] = conv;
+  table["MaxPool"] = max_pool;
+  table["AveragePool"] = average_pool;
+  table["GlobalAveragePool"] = global("reduce_sum", true);
+  table["GlobalMaxPool"] = global("reduce_max", false);
+  table["LRN"] = local_response;
+}
+
+}  // namespace tw::graph::onnx
