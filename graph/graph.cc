@@ -8,6 +8,9 @@
 namespace tw::graph {
 namespace {
 
+// Constants of so many elements are computed; beyond the second number only if they do not become larger by it.
+constexpr i64 kMostFolded = 1 << 16, kSmall = 64;
+
 constexpr const char* kOperatorsPath = "graph/operators.tw";
 
 // The program of one operator on operands of these types; nothing, and why in `error`.
@@ -103,9 +106,14 @@ std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, Wor
     elements += elements_of(results.back());
   }
   std::vector<const HostArray*> known;
-  for (ValueId input : inputs) known.push_back(data(input));
+  i64 most = kSmall;
+  for (ValueId input : inputs) {
+    known.push_back(data(input));
+    most = std::max(most, elements_of(type(input)));
+  }
   std::vector<ValueId> made;
-  if (elements <= kMostFolded && std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; })) {
+  bool are_known = std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; });
+  if (are_known && elements <= std::min(most, kMostFolded)) {
     std::optional<std::vector<HostArray>> folded = computed(program->program, known, error);
     if (!folded) return std::nullopt;
     for (HostArray& array : *folded) made.push_back(constant(name, std::move(array)));

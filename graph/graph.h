@@ -44,8 +44,8 @@ class GraphBuilder {
   ValueId input(const std::string& name, OperandType type);
   ValueId constant(const std::string& name, HostArray data);
   void output(ValueId value) { graph_.outputs.push_back(value); }
-  // The results of an operator. Where all that it reads is constant they are constants, as long as they are small
-  // (kMostFolded elements): what shapes are made of. Nothing, and why in `error`, if the operator does not take this.
+  // The results of an operator. Where all that it reads is constant they are constants, as long as they are small: what
+  // shapes are made of. Nothing, and why in `error`, if the operator does not take this.
   std::optional<std::vector<ValueId>> add(const std::string& op, WorkloadArguments arguments,
                                           const std::vector<ValueId>& inputs, const std::string& name,
                                           std::string& error);
@@ -61,8 +61,6 @@ class GraphBuilder {
   Graph graph_;
   std::map<std::string, int> names_;  // how often a name was asked for
 };
-inline constexpr i64 kMostFolded = 1 << 16;
-
 // One line for each input, constant and node; for people and tests.
 std::string to_string(const Graph& graph);
 

@@ -11,7 +11,8 @@ namespace {
 // The plugin lies beside this library.
 const onnx::Plugin* open_plugin(std::string& why) {
   Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&open_plugin), &here) == 0) return why = "this library is not found", nullptr;
+  if (dladdr(reinterpret_cast<const void*>(&open_plugin), &here) == 0)
+    return why = "this library is not found", nullptr;
   std::string own = here.dli_fname, path = own.substr(0, own.rfind('/') + 1) + onnx::kPluginFile;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) return why = dlerror(), nullptr;

@@ -11,6 +11,8 @@ namespace tw::graph {
 
 struct ImportOptions {
   std::map<std::string, std::vector<i64>> shapes;  // of inputs whose dimensions the file leaves open
+  std::map<std::string, HostArray>
+      constants;  // inputs that are always the same, such as shapes; by name, or as "#0" by position
 };
 
 // Everything that is wrong with a file: one line each, with the name of the node and its operator.
@@ -18,7 +20,7 @@ struct ImportProblems {
   std::vector<std::string> lines;
 };
 
-// Opsets 7 to 24. A file without the plugin, one that cannot be read, operators that are not known or not for these
+// Opsets 6 to 24. A file without the plugin, one that cannot be read, operators that are not known or not for these
 // types, dimensions that nobody said: all of these are problems.
 std::variant<Graph, ImportProblems> import_onnx(const std::string& path, const ImportOptions& options = {});
 

@@ -13,7 +13,7 @@ Converter unary(const char* op) {
 }
 
 ValueId pair(NodeImport& node, const char* op, ValueId a, ValueId b) {
-  std::vector<i64> shape = node.common_shape({a, b});
+  std::vector<i64> shape = common_shape({node.shape(a), node.shape(b)});
   return node.add(op, {}, {node.broadcast(a, shape), node.broadcast(b, shape)});
 }
 
@@ -32,10 +32,6 @@ ValueId folded(NodeImport& node, const char* op) {
   return all;
 }
 
-ValueId number(NodeImport& node, double value, ValueId like) {
-  return node.broadcast(node.scalar(value, node.dtype(like)), node.shape(like));
-}
-
 ValueId clamped(NodeImport& node, ValueId x, double low, double high) {
   DType type = node.dtype(x);
   return node.add("clamp", {}, {x, node.scalar(low, type), node.scalar(high, type)});
@@ -47,23 +43,23 @@ void clip(NodeImport& node) {
   double lowest = is_float(type) ? -std::numeric_limits<double>::infinity() : lowest_of(type);
   double highest = is_float(type) ? std::numeric_limits<double>::infinity() : -1 - lowest_of(type);
   if (type == DType::U8) highest = 255;
-  ValueId low = node.has_input(1) ? node.input(1) : node.scalar(node.number("min", lowest), type);
-  ValueId high = node.has_input(2) ? node.input(2) : node.scalar(node.number("max", highest), type);
+  ValueId low = node.has_input(1) ? node.input(1) : node.scalar(node.real("min", lowest), type);
+  ValueId high = node.has_input(2) ? node.input(2) : node.scalar(node.real("max", highest), type);
   node.result(0, node.add("clamp", {}, {x, node.reshape(low, {}), node.reshape(high, {})}));
 }
 
 // alpha * (e^x - 1) below zero, x above, each times a scale.
 ValueId exponential_below(NodeImport& node, ValueId x, double alpha, double scale) {
-  ValueId zero = number(node, 0, x), below = node.add("exponential", {}, {node.add("minimum", {}, {x, zero})});
-  below = node.add("subtract", {}, {below, number(node, 1, x)});
-  below = node.add("multiply", {}, {below, number(node, alpha * scale, x)});
-  ValueId above = node.add("multiply", {}, {node.add("maximum", {}, {x, zero}), number(node, scale, x)});
+  ValueId zero = node.number(0, x), below = node.add("exponential", {}, {node.add("minimum", {}, {x, zero})});
+  below = node.add("subtract", {}, {below, node.number(1, x)});
+  below = node.add("multiply", {}, {below, node.number(alpha * scale, x)});
+  ValueId above = node.add("multiply", {}, {node.add("maximum", {}, {x, zero}), node.number(scale, x)});
   return node.add("add", {}, {above, below});
 }
 
 void leaky_relu(NodeImport& node) {
   ValueId x = node.input(0);
-  node.result(0, node.add("prelu", {}, {x, number(node, node.number("alpha", 0.01), x)}));
+  node.result(0, node.add("prelu", {}, {x, node.number(node.real("alpha", 0.01), x)}));
 }
 
 void prelu(NodeImport& node) {
@@ -73,22 +69,22 @@ void prelu(NodeImport& node) {
 
 void celu(NodeImport& node) {
   ValueId x = node.input(0);
-  double alpha = node.number("alpha", 1);
-  ValueId scaled = node.add("divide", {}, {x, number(node, alpha, x)});
-  ValueId low = exponential_below(node, node.add("minimum", {}, {scaled, number(node, 0, x)}), alpha, 1);
-  node.result(0, node.add("add", {}, {node.add("maximum", {}, {x, number(node, 0, x)}), low}));
+  double alpha = node.real("alpha", 1);
+  ValueId scaled = node.add("divide", {}, {x, node.number(alpha, x)});
+  ValueId low = exponential_below(node, node.add("minimum", {}, {scaled, node.number(0, x)}), alpha, 1);
+  node.result(0, node.add("add", {}, {node.add("maximum", {}, {x, node.number(0, x)}), low}));
 }
 
 void thresholded_relu(NodeImport& node) {
   ValueId x = node.input(0);
-  ValueId above = node.add("less", {}, {number(node, node.number("alpha", 1), x), x});
-  node.result(0, node.add("where", {}, {above, x, number(node, 0, x)}));
+  ValueId above = node.add("less", {}, {node.number(node.real("alpha", 1), x), x});
+  node.result(0, node.add("where", {}, {above, x, node.number(0, x)}));
 }
 
 void hard_sigmoid(NodeImport& node) {
   ValueId x = node.input(0);
-  ValueId line = node.add("multiply", {}, {x, number(node, node.number("alpha", 0.2), x)});
-  line = node.add("add", {}, {line, number(node, node.number("beta", 0.5), x)});
+  ValueId line = node.add("multiply", {}, {x, node.number(node.real("alpha", 0.2), x)});
+  line = node.add("add", {}, {line, node.number(node.real("beta", 0.5), x)});
   node.result(0, clamped(node, line, 0, 1));
 }
 
@@ -96,10 +92,10 @@ void gelu(NodeImport& node) {
   ValueId x = node.input(0);
   if (node.text("approximate", "none") == "none") return node.result(0, node.add("gelu", {}, {x}));
   ValueId cube = node.add("multiply", {}, {x, node.add("multiply", {}, {x, x})});
-  ValueId inner = node.add("add", {}, {x, node.add("multiply", {}, {cube, number(node, 0.044715, x)})});
-  inner = node.add("hyperbolic_tangent", {}, {node.add("multiply", {}, {inner, number(node, std::sqrt(2 / M_PI), x)})});
-  ValueId half = node.add("multiply", {}, {x, number(node, 0.5, x)});
-  node.result(0, node.add("multiply", {}, {half, node.add("add", {}, {inner, number(node, 1, x)})}));
+  ValueId inner = node.add("add", {}, {x, node.add("multiply", {}, {cube, node.number(0.044715, x)})});
+  inner = node.add("hyperbolic_tangent", {}, {node.add("multiply", {}, {inner, node.number(std::sqrt(2 / M_PI), x)})});
+  ValueId half = node.add("multiply", {}, {x, node.number(0.5, x)});
+  node.result(0, node.add("multiply", {}, {half, node.add("add", {}, {inner, node.number(1, x)})}));
 }
 
 void modulo(NodeImport& node) {
@@ -119,23 +115,23 @@ void power(NodeImport& node) {
 
 void where(NodeImport& node) {
   ValueId c = node.input(0), a = node.input(1), b = node.input(2);
-  std::vector<i64> shape = node.common_shape({c, a, b});
+  std::vector<i64> shape = common_shape({node.shape(c), node.shape(a), node.shape(b)});
   node.result(0, node.add("where", {}, {node.broadcast(c, shape), node.broadcast(a, shape), node.broadcast(b, shape)}));
 }
 
 void mean(NodeImport& node) {
   ValueId sum = folded(node, "add");
-  node.result(0, node.add("divide", {}, {sum, number(node, static_cast<double>(node.inputs()), sum)}));
+  node.result(0, node.add("divide", {}, {sum, node.number(static_cast<double>(node.inputs()), sum)}));
 }
 
 void is_infinite(NodeImport& node) {
   ValueId x = node.input(0);
-  auto is = [&](double value) { return node.add("equal", {}, {x, number(node, value, x)}); };
+  auto is = [&](double value) { return node.add("equal", {}, {x, node.number(value, x)}); };
   double infinity = std::numeric_limits<double>::infinity();
   bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
   if (positive && negative) return node.result(0, node.add("either_of", {}, {is(infinity), is(-infinity)}));
   if (positive || negative) return node.result(0, is(positive ? infinity : -infinity));
-  node.result(0, node.scalar(0, DType::Bool, node.shape(x)));
+  node.result(0, node.broadcast(node.scalar(0, DType::Bool), node.shape(x)));
 }
 
 void batch_normalization(NodeImport& node) {
@@ -143,11 +139,12 @@ void batch_normalization(NodeImport& node) {
   ValueId x = node.input(0);
   std::vector<i64> channels(static_cast<std::size_t>(std::max<i64>(1, node.rank(x) - 1)), 1);
   auto per_channel = [&](ValueId value) {
-    channels[0] = node.shape(value)[0];
+    channels[0] = node.extent(value, 0);
     return node.broadcast(node.reshape(value, channels), node.shape(x));
   };
   ValueId variance = node.input(4);
-  ValueId deviation = node.add("square_root", {}, {node.add("add", {}, {variance, number(node, node.number("epsilon", 1e-5), variance)})});
+  ValueId deviation =
+      node.add("square_root", {}, {node.add("add", {}, {variance, node.number(node.real("epsilon", 1e-5), variance)})});
   ValueId scale = node.add("divide", {}, {node.input(1), deviation});
   ValueId centred = node.add("subtract", {}, {x, per_channel(node.input(3))});
   ValueId scaled = node.add("multiply", {}, {centred, per_channel(scale)});
@@ -161,7 +158,7 @@ void dropout(NodeImport& node) {
   }
   ValueId x = node.input(0);
   node.result(0, x);
-  node.result(1, node.scalar(1, DType::Bool, node.shape(x)));
+  node.result(1, node.broadcast(node.scalar(1, DType::Bool), node.shape(x)));
 }
 
 void cast_to(NodeImport& node) {
@@ -173,20 +170,44 @@ void cast_to(NodeImport& node) {
 }  // namespace
 
 void add_elementwise(Converters& table) {
-  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Abs", "absolute"}, {"Neg", "negate"}, {"Sign", "sign"}, {"Exp", "exponential"}, {"Log", "logarithm"},
-           {"Sqrt", "square_root"}, {"Reciprocal", "reciprocal"}, {"Erf", "error_function"}, {"Tanh", "hyperbolic_tangent"},
-           {"Sinh", "hyperbolic_sine"}, {"Cosh", "hyperbolic_cosine"}, {"Sigmoid", "logistic"}, {"Floor", "rounded_down"},
-           {"Ceil", "rounded_up"}, {"Round", "rounded"}, {"Relu", "relu"}, {"Softplus", "softplus"},
-           {"Softsign", "softsign"}, {"Mish", "mish"}, {"HardSwish", "hard_swish"}, {"Not", "complement"}, {"IsNaN", "is_nan"}})
+  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{{"Abs", "absolute"},
+                                                                                    {"Neg", "negate"},
+                                                                                    {"Sign", "sign"},
+                                                                                    {"Exp", "exponential"},
+                                                                                    {"Log", "logarithm"},
+                                                                                    {"Sqrt", "square_root"},
+                                                                                    {"Reciprocal", "reciprocal"},
+                                                                                    {"Erf", "error_function"},
+                                                                                    {"Tanh", "hyperbolic_tangent"},
+                                                                                    {"Sinh", "hyperbolic_sine"},
+                                                                                    {"Cosh", "hyperbolic_cosine"},
+                                                                                    {"Sigmoid", "logistic"},
+                                                                                    {"Floor", "rounded_down"},
+                                                                                    {"Ceil", "rounded_up"},
+                                                                                    {"Round", "rounded"},
+                                                                                    {"Relu", "relu"},
+                                                                                    {"Softplus", "softplus"},
+                                                                                    {"Softsign", "softsign"},
+                                                                                    {"Mish", "mish"},
+                                                                                    {"HardSwish", "hard_swish"},
+                                                                                    {"Not", "complement"},
+                                                                                    {"IsNaN", "is_nan"}})
     table[name] = unary(op);
-  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Add", "add"}, {"Sub", "subtract"}, {"Mul", "multiply"}, {"Div", "divide"}, {"Equal", "equal"},
-           {"Less", "less"}, {"LessOrEqual", "less_equal"}, {"And", "both"}, {"Or", "either_of"}, {"Xor", "exactly_one"}})
+  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{{"Add", "add"},
+                                                                                    {"Sub", "subtract"},
+                                                                                    {"Mul", "multiply"},
+                                                                                    {"Div", "divide"},
+                                                                                    {"Equal", "equal"},
+                                                                                    {"Less", "less"},
+                                                                                    {"LessOrEqual", "less_equal"},
+                                                                                    {"And", "both"},
+                                                                                    {"Or", "either_of"},
+                                                                                    {"Xor", "exactly_one"}})
     table[name] = binary(op);
   table["Greater"] = swapped("less");
   table["GreaterOrEqual"] = swapped("less_equal");
-  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{{"Sum", "add"}, {"Max", "maximum"}, {"Min", "minimum"}})
+  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"Sum", "add"}, {"Max", "maximum"}, {"Min", "minimum"}})
     table[name] = [op = op](NodeImport& node) { node.result(0, folded(node, op)); };
   table["Mean"] = mean;
   table["Mod"] = modulo;
@@ -196,10 +217,12 @@ void add_elementwise(Converters& table) {
   table["LeakyRelu"] = leaky_relu;
   table["PRelu"] = prelu;
   table["Celu"] = celu;
-  table["Elu"] = [](NodeImport& node) { node.result(0, exponential_below(node, node.input(0), node.number("alpha", 1), 1)); };
+  table["Elu"] = [](NodeImport& node) {
+    node.result(0, exponential_below(node, node.input(0), node.real("alpha", 1), 1));
+  };
   table["Selu"] = [](NodeImport& node) {
-    node.result(0, exponential_below(node, node.input(0), node.number("alpha", 1.67326319217681884765625),
-                                     node.number("gamma", 1.05070102214813232421875)));
+    node.result(0, exponential_below(node, node.input(0), node.real("alpha", 1.67326319217681884765625),
+                                     node.real("gamma", 1.05070102214813232421875)));
   };
   table["ThresholdedRelu"] = thresholded_relu;
   table["HardSigmoid"] = hard_sigmoid;

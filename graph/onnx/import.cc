@@ -10,7 +10,7 @@
 namespace tw::graph::onnx {
 namespace {
 
-constexpr i64 kOldestOpset = 7, kNewestOpset = 24;
+constexpr i64 kOldestOpset = 6, kNewestOpset = 24;
 constexpr std::size_t kMostProblems = 50;
 
 std::string describe(const proto::NodeProto& node) {
@@ -58,7 +58,12 @@ class ModelImport {
   }
 
   void inputs() {
+    int position = 0;
     for (const proto::ValueInfoProto& input : model_.graph().input()) {
+      auto known = options_.constants.find(input.name());
+      if (known == options_.constants.end()) known = options_.constants.find(cat("#", position));
+      ++position;
+      if (known != options_.constants.end()) values_[input.name()] = builder_.constant(input.name(), known->second);
       if (values_.count(input.name())) continue;  // one that has data
       std::optional<DType> dtype = dtype_of(input.type().tensor_type().elem_type());
       std::optional<std::vector<i64>> shape = shape_of(input);
@@ -76,7 +81,8 @@ class ModelImport {
     for (const proto::TensorShapeProto::Dimension& dim : input.type().tensor_type().shape().dim()) {
       if (dim.dim_value() < 1) {
         std::string name = dim.dim_param().empty() ? "?" : dim.dim_param();
-        return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")), std::nullopt;
+        return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")),
+               std::nullopt;
       }
       shape.push_back(dim.dim_value());
     }
@@ -86,7 +92,8 @@ class ModelImport {
   // Goes on after a problem, so that all are said at once; what depends on it says nothing.
   void nodes() {
     for (const proto::NodeProto& node : model_.graph().node()) {
-      bool is_known = std::ranges::all_of(node.input(), [&](const std::string& name) { return name.empty() || values_.count(name); });
+      bool is_known = std::ranges::all_of(node.input(),
+                                          [&](const std::string& name) { return name.empty() || values_.count(name); });
       auto converter = converters().find(node.op_type());
       if (!node.domain().empty() && node.domain() != "ai.onnx")
         problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
@@ -102,7 +109,7 @@ class ModelImport {
   void convert(const proto::NodeProto& node, const Converter& converter) {
     NodeImport import(node, opset_, builder_, values_);
     converter(import);
-    if (!import.problem().empty()) problem(cat(describe(node), ": ", import.problem()));
+    if (import.has_failed()) problem(cat(describe(node), ": ", import.problem()));
   }
 
   void outputs() {
@@ -158,6 +165,6 @@ std::vector<std::string> operator_names() {
 
 extern "C" __attribute__((visibility("default"))) const tw::graph::onnx::Plugin* tw_onnx_plugin() {
   static const tw::graph::onnx::Plugin plugin{tw::graph::onnx::import, tw::graph::onnx::operator_names,
-                                             tw::graph::onnx::read_tensor};
+                                              tw::graph::onnx::read_tensor};
   return &plugin;
 }

@@ -1,6 +1,7 @@
 #include "graph/onnx/node_import.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "dsl/base/text.h"
 
@@ -26,7 +27,7 @@ i64 NodeImport::integer(const char* attribute, i64 otherwise) const {
   return found ? found->i() : otherwise;
 }
 
-double NodeImport::number(const char* attribute, double otherwise) const {
+double NodeImport::real(const char* attribute, double otherwise) const {
   const proto::AttributeProto* found = find(attribute);
   return found ? found->f() : otherwise;
 }
@@ -53,12 +54,30 @@ ValueId NodeImport::input(std::size_t index) {
   return found->second;
 }
 
+i64 NodeImport::extent(ValueId value, i64 axis) const {
+  const std::vector<i64>& shape = builder_.type(value).shape;
+  return axis >= 0 && axis < static_cast<i64>(shape.size()) ? shape[static_cast<std::size_t>(axis)] : 1;
+}
+
+std::vector<double> NodeImport::known_numbers(std::size_t index) {
+  const HostArray* found = data(input(index));
+  if (!found) return fail(cat("input ", index, " is no constant")), std::vector<double>();
+  std::vector<double> out;
+  for (i64 i = 0; i < found->elements(); ++i) out.push_back(found->get(i));
+  return out;
+}
+
 std::vector<i64> NodeImport::known_integers(std::size_t index) {
-  ValueId value = input(index);
-  const HostArray* data = builder_.data(value);
-  if (!data) return fail(cat("input ", index, " is no constant")), std::vector<i64>();
-  std::vector<i64> out;
-  for (i64 i = 0; i < data->elements(); ++i) out.push_back(static_cast<i64>(data->get(i)));
+  const HostArray* found = data(input(index));
+  if (!found) return fail(cat("input ", index, " is no constant")), std::vector<i64>();
+  if (is_float(found->dtype)) return fail(cat("input ", index, " is to be of integers")), std::vector<i64>();
+  std::vector<i64> out(static_cast<std::size_t>(found->elements()));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (found->dtype == DType::I64)  // not all of them are doubles
+      std::memcpy(&out[i], found->bytes.data() + 8 * i, 8);
+    else
+      out[i] = static_cast<i64>(found->get(static_cast<i64>(i)));
+  }
   return out;
 }
 
@@ -84,9 +103,9 @@ ValueId NodeImport::add(const std::string& op, WorkloadArguments arguments, cons
 
 ValueId NodeImport::constant(HostArray data) { return builder_.constant("", std::move(data)); }
 
-ValueId NodeImport::scalar(double value, DType dtype, const std::vector<i64>& shape) {
-  HostArray data = HostArray::zeros(dtype, shape);
-  for (i64 i = 0; i < data.elements(); ++i) data.set(i, value);
+ValueId NodeImport::scalar(double value, DType dtype) {
+  HostArray data = HostArray::zeros(dtype, {});
+  data.set(0, value);
   return constant(std::move(data));
 }
 
@@ -109,10 +128,9 @@ ValueId NodeImport::cast(ValueId value, DType to) {
   return from == DType::Bool ? add("cast_from_bool", {{"to", to}}, {value}) : add("cast", {{"to", to}}, {value});
 }
 
-std::vector<i64> NodeImport::common_shape(const std::vector<ValueId>& values) {
+std::vector<i64> common_shape(const std::vector<std::vector<i64>>& shapes) {
   std::vector<i64> common;
-  for (ValueId value : values) {
-    std::vector<i64> own = shape(value);
+  for (const std::vector<i64>& own : shapes) {
     while (common.size() < own.size()) common.insert(common.begin(), 1);
     std::size_t ahead = common.size() - own.size();
     for (std::size_t d = 0; d < own.size(); ++d) {
@@ -128,7 +146,7 @@ void NodeImport::result(std::size_t index, ValueId value) {
 
 i64 NodeImport::axis(i64 given, i64 rank) {
   i64 at = given < 0 ? given + rank : given;
-  if (at >= 0 && at < std::max<i64>(rank, 1)) return at;
+  if (at >= 0 && at < rank) return at;
   fail(cat("there is no dimension ", given, " of ", rank));
   return 0;
 }

@@ -20,12 +20,13 @@ class NodeImport {
   const std::string& op() const { return node_.op_type(); }
   i64 opset() const { return opset_; }
   const std::string& problem() const { return problem_; }
+  bool has_failed() const { return !problem_.empty(); }
   void fail(const std::string& why);
 
   // ---- attributes, or what is said where there is none
   bool has(const char* attribute) const { return find(attribute) != nullptr; }
   i64 integer(const char* attribute, i64 otherwise) const;
-  double number(const char* attribute, double otherwise) const;
+  double real(const char* attribute, double otherwise) const;
   std::string text(const char* attribute, const std::string& otherwise) const;
   std::vector<i64> integers(const char* attribute, std::vector<i64> otherwise = {}) const;
   const proto::AttributeProto* find(const char* attribute) const;
@@ -35,26 +36,31 @@ class NodeImport {
   std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
   bool has_input(std::size_t index) const;
   ValueId input(std::size_t index);
-  const OperandType& type(ValueId value) const { return builder_.type(value); }
-  const std::vector<i64>& shape(ValueId value) const { return builder_.type(value).shape; }
-  i64 rank(ValueId value) const { return static_cast<i64>(shape(value).size()); }
+  // A copy: what is made next may move all types.
+  std::vector<i64> shape(ValueId value) const { return builder_.type(value).shape; }
+  // 1 where there is no such dimension.
+  i64 extent(ValueId value, i64 axis) const;
+  i64 rank(ValueId value) const { return static_cast<i64>(builder_.type(value).shape.size()); }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
-  // The integers of an input that is constant; a problem if it is not.
+  // What an input that is constant holds; a problem if it is not.
+  std::vector<double> known_numbers(std::size_t index);
   std::vector<i64> known_integers(std::size_t index);
   // An attribute up to an opset, an input from then on; `otherwise` if it is left out.
   std::vector<i64> integers_of(const char* attribute, std::size_t index, std::vector<i64> otherwise = {});
 
   // ---- what is made
   ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs);
-  std::vector<ValueId> add_several(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs);
+  std::vector<ValueId> add_several(const std::string& op, WorkloadArguments arguments,
+                                   const std::vector<ValueId>& inputs);
   ValueId constant(HostArray data);
-  ValueId scalar(double value, DType dtype, const std::vector<i64>& shape = {});
+  const HostArray* data(ValueId value) const { return builder_.data(value); }
+  // A number as a tensor of the shape and type of another one.
+  ValueId number(double value, ValueId like) { return broadcast(scalar(value, dtype(like)), shape(like)); }
+  ValueId scalar(double value, DType dtype);
   ValueId broadcast(ValueId value, const std::vector<i64>& shape);
   ValueId reshape(ValueId value, const std::vector<i64>& shape);
   ValueId transpose(ValueId value, const std::vector<i64>& order);
   ValueId cast(ValueId value, DType to);
-  // The shape to which all broadcast.
-  std::vector<i64> common_shape(const std::vector<ValueId>& values);
   void result(std::size_t index, ValueId value);
 
   // A dimension that may count from the end.
@@ -67,6 +73,9 @@ class NodeImport {
   std::map<std::string, ValueId>& values_;
   std::string problem_;
 };
+
+// The shape to which all broadcast, if they do.
+std::vector<i64> common_shape(const std::vector<std::vector<i64>>& shapes);
 
 using Converter = std::function<void(NodeImport&)>;
 using Converters = std::map<std::string, Converter>;

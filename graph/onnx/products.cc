@@ -18,8 +18,7 @@ ValueId product(NodeImport& node, ValueId a, ValueId b) {
   if (left.size() < 2 || right.size() < 2) return node.fail("products of scalars are not supported"), a;
   a = node.reshape(a, left), b = node.reshape(b, right);
   auto batch_of = [&](const Ints& shape) { return Ints(shape.begin(), shape.end() - 2); };
-  ValueId one = node.scalar(0, DType::Bool, batch_of(left)), other = node.scalar(0, DType::Bool, batch_of(right));
-  Ints batch = node.common_shape({one, other});
+  Ints batch = common_shape({batch_of(left), batch_of(right)});
   auto spread = [&](ValueId value, const Ints& shape) {
     Ints wanted = batch;
     wanted.insert(wanted.end(), shape.end() - 2, shape.end());
@@ -42,9 +41,9 @@ void gemm(NodeImport& node) {
   if (node.integer("transB", 0) != 0) b = node.transpose(b, {1, 0});
   ValueId made = product(node, a, b);
   auto times = [&](ValueId value, const char* attribute) {
-    double factor = node.number(attribute, 1);
+    double factor = node.real(attribute, 1);
     if (factor == 1) return value;
-    return node.add("multiply", {}, {value, node.scalar(factor, node.dtype(value), node.shape(value))});
+    return node.add("multiply", {}, {value, node.number(factor, value)});
   };
   made = times(made, "alpha");
   if (node.has_input(2))

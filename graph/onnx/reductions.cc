@@ -10,10 +10,6 @@ namespace {
 
 using Ints = std::vector<i64>;
 
-ValueId number(NodeImport& node, double value, ValueId like) {
-  return node.broadcast(node.scalar(value, node.dtype(like)), node.shape(like));
-}
-
 // Sorted, each once; all dimensions where none is named.
 Ints axes_of(NodeImport& node, ValueId x) {
   Ints axes = node.integers_of("axes", 1);
@@ -33,7 +29,7 @@ ValueId reduced(NodeImport& node, const char* op, ValueId x, const Ints& axes, i
 
 double count_of(NodeImport& node, ValueId x, const Ints& axes) {
   double count = 1;
-  for (i64 axis : axes) count *= static_cast<double>(node.shape(x)[static_cast<std::size_t>(axis)]);
+  for (i64 axis : axes) count *= static_cast<double>(node.extent(x, axis));
   return count;
 }
 
@@ -54,7 +50,7 @@ ValueId logarithm(NodeImport& node, ValueId x) { return node.add("logarithm", {}
 
 ValueId mean_of(NodeImport& node, ValueId x, const Ints& axes, i64 keep) {
   ValueId sum = reduced(node, "reduce_sum", x, axes, keep);
-  return node.add("divide", {}, {sum, number(node, count_of(node, x, axes), sum)});
+  return node.add("divide", {}, {sum, node.number(count_of(node, x, axes), sum)});
 }
 
 void reduce_mean(NodeImport& node) {
@@ -76,9 +72,16 @@ void reduce_log_sum_exp(NodeImport& node) {
 Converter arg(const char* op) {
   return [op](NodeImport& node) {
     ValueId x = node.input(0);
-    if (node.integer("select_last_index", 0) != 0) return node.fail("the last of equal ones is not supported");
-    i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
-    node.result(0, node.add(op, {{"axis", axis}, {"keep", node.integer("keepdims", 1)}}, {x}));
+    i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), keep = node.integer("keepdims", 1);
+    if (node.integer("select_last_index", 0) == 0)
+      return node.result(0, node.add(op, {{"axis", axis}, {"keep", keep}}, {x}));
+    // The first one from the end.
+    Ints shape = node.shape(x), start(shape.size(), 0), step(shape.size(), 1);
+    auto at = static_cast<std::size_t>(axis);
+    start[at] = shape[at] - 1, step[at] = -1;
+    ValueId reversed = node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x});
+    ValueId found = node.add(op, {{"axis", axis}, {"keep", keep}}, {reversed});
+    node.result(0, node.add("subtract", {}, {node.number(static_cast<double>(shape[at] - 1), found), found}));
   };
 }
 
@@ -105,7 +108,7 @@ Normalized normalized(NodeImport& node, ValueId x, const Ints& axes, double epsi
   ValueId mean = mean_of(node, x, axes, 1);
   ValueId centred = node.add("subtract", {}, {x, node.broadcast(mean, node.shape(x))});
   ValueId variance = mean_of(node, squared(node, centred), axes, 1);
-  ValueId deviation = node.add("square_root", {}, {node.add("add", {}, {variance, number(node, epsilon, variance)})});
+  ValueId deviation = node.add("square_root", {}, {node.add("add", {}, {variance, node.number(epsilon, variance)})});
   ValueId inverse = node.add("reciprocal", {}, {deviation});
   return {node.add("multiply", {}, {centred, node.broadcast(inverse, node.shape(x))}), mean, inverse};
 }
@@ -124,7 +127,7 @@ void layer_normalization(NodeImport& node) {
   ValueId x = node.input(0);
   Ints axes;
   for (i64 d = node.axis(node.integer("axis", -1), node.rank(x)); d < node.rank(x); ++d) axes.push_back(d);
-  Normalized made = normalized(node, x, axes, node.number("epsilon", 1e-5));
+  Normalized made = normalized(node, x, axes, node.real("epsilon", 1e-5));
   node.result(0, scaled(node, made.value, 1, 2, {}));
   node.result(1, made.mean);
   node.result(2, made.inverse);
@@ -135,7 +138,18 @@ void instance_normalization(NodeImport& node) {
   Ints axes, channels(static_cast<std::size_t>(std::max<i64>(1, node.rank(x) - 1)), 1);
   for (i64 d = 2; d < node.rank(x); ++d) axes.push_back(d);
   if (node.rank(x) > 1) channels[0] = node.shape(x)[1];
-  node.result(0, scaled(node, normalized(node, x, axes, node.number("epsilon", 1e-5)).value, 1, 2, channels));
+  node.result(0, scaled(node, normalized(node, x, axes, node.real("epsilon", 1e-5)).value, 1, 2, channels));
+}
+
+void cumulative_sum(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints axis = node.known_integers(1);
+  if (axis.size() != 1) return node.fail("its axis is no number");
+  node.result(0, node.add("cumulative_sum",
+                          {{"axis", node.axis(axis[0], node.rank(x))},
+                           {"exclusive", node.integer("exclusive", 0)},
+                           {"reverse", node.integer("reverse", 0)}},
+                          {x}));
 }
 
 void mean_variance_normalization(NodeImport& node) {
@@ -170,6 +184,8 @@ void add_reductions(Converters& table) {
   table["ArgMin"] = arg("argmin");
   table["Softmax"] = rows("softmax");
   table["LogSoftmax"] = rows("log_softmax");
+  table["Hardmax"] = rows("hardmax");
+  table["CumSum"] = cumulative_sum;
   table["LayerNormalization"] = layer_normalization;
   table["InstanceNormalization"] = instance_normalization;
   table["MeanVarianceNormalization"] = mean_variance_normalization;

@@ -1,5 +1,6 @@
 // Operators that ask for shapes or bring elements to other places.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "dsl/base/text.h"
@@ -17,8 +18,11 @@ HostArray integers(const Ints& values) {
 }
 
 i64 product(const Ints& shape, std::size_t begin, std::size_t end) {
-  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(begin),
-                         shape.begin() + static_cast<std::ptrdiff_t>(end), i64{1}, std::multiplies<>());
+  i64 elements = 1;
+  for (std::size_t d = begin; d < end; ++d) {
+    if (__builtin_mul_overflow(elements, shape[d], &elements)) return 0;  // which no shape has
+  }
+  return elements;
 }
 
 void shape_of(NodeImport& node) {
@@ -116,7 +120,7 @@ ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent) {
 
 void split(NodeImport& node, std::size_t outputs) {
   ValueId x = node.input(0);
-  i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), extent = node.shape(x)[static_cast<std::size_t>(axis)];
+  i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), extent = node.extent(x, axis);
   Ints sizes = node.integers_of("split", 1);
   i64 each = (extent + static_cast<i64>(outputs) - 1) / static_cast<i64>(outputs), start = 0;
   for (std::size_t i = 0; i < outputs; ++i) {
@@ -133,10 +137,11 @@ void slice(NodeImport& node) {
   Ints starts = node.integers_of("starts", 1), ends = node.integers_of("ends", 2), axes = node.integers_of("axes", 3);
   Ints steps = node.has_input(4) ? node.known_integers(4) : Ints(starts.size(), 1);
   for (std::size_t i = axes.size(); i < starts.size(); ++i) axes.push_back(static_cast<i64>(i));
-  if (ends.size() != starts.size() || steps.size() != starts.size()) return node.fail("starts, ends and steps differ in number");
+  if (ends.size() != starts.size() || steps.size() != starts.size())
+    return node.fail("starts, ends and steps differ in number");
   for (std::size_t i = 0; i < starts.size(); ++i) {
     auto d = static_cast<std::size_t>(node.axis(axes[i], node.rank(x)));
-    if (!node.problem().empty() || steps[i] == 0) return node.fail("a step is 0");
+    if (node.has_failed() || steps[i] == 0) return node.fail("a step is 0");
     i64 extent = node.shape(x)[d], by = steps[i];
     i64 low = by > 0 ? 0 : -1, high = by > 0 ? extent : extent - 1;  // where an end may be
     auto place = [&](i64 at, i64 least, i64 most) { return std::clamp(at < 0 ? at + extent : at, least, most); };
@@ -167,7 +172,8 @@ void pad(NodeImport& node) {
   }
   if (mode == "edge") return node.result(0, node.add("pad_edge", {{"before", before}, {"after", after}}, {x}));
   if (mode != "constant") return node.fail(cat("mode `", mode, "` is not supported"));
-  ValueId value = node.has_input(2) ? node.reshape(node.input(2), {}) : node.scalar(node.number("value", 0), node.dtype(x));
+  ValueId value =
+      node.has_input(2) ? node.reshape(node.input(2), {}) : node.scalar(node.real("value", 0), node.dtype(x));
   node.result(0, node.add("pad", {{"before", before}, {"after", after}}, {x, value}));
 }
 
@@ -178,7 +184,27 @@ void gather(NodeImport& node) {
 
 void gather_elements(NodeImport& node) {
   ValueId x = node.input(0);
-  node.result(0, node.add("gather_elements", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+  node.result(
+      0, node.add("gather_elements", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+}
+
+void gather_nd(NodeImport& node) {
+  node.result(0, node.add("gather_nd", {{"batch", node.integer("batch_dims", 0)}}, {node.input(0), node.input(1)}));
+}
+
+void triangle(NodeImport& node) {
+  Ints offset = node.has_input(1) ? node.known_integers(1) : Ints{0};
+  if (offset.size() != 1) return node.fail("its diagonal is no number");
+  node.result(0, node.add("triangle", {{"upper", node.integer("upper", 1)}, {"offset", offset[0]}}, {node.input(0)}));
+}
+
+void one_hot(NodeImport& node) {
+  ValueId index = node.input(0);
+  Ints depth = node.known_integers(1);
+  if (depth.size() != 1) return node.fail("its depth is no number");
+  if (is_float(node.dtype(index))) index = node.cast(index, DType::I64);
+  i64 axis = node.axis(node.integer("axis", -1), node.rank(index) + 1);
+  node.result(0, node.add("one_hot", {{"axis", axis}, {"depth", depth[0]}}, {index, node.input(2)}));
 }
 
 void tile(NodeImport& node) {
@@ -224,8 +250,9 @@ void constant(NodeImport& node) {
     if (!data) return node.fail(problem);
     return node.result(0, node.constant(std::move(*data)));
   }
-  if (node.has("value_float")) return node.result(0, node.scalar(node.number("value_float", 0), DType::F32));
-  if (node.has("value_int")) return node.result(0, node.scalar(static_cast<double>(node.integer("value_int", 0)), DType::I64));
+  if (node.has("value_float")) return node.result(0, node.scalar(node.real("value_float", 0), DType::F32));
+  if (node.has("value_int"))
+    return node.result(0, node.scalar(static_cast<double>(node.integer("value_int", 0)), DType::I64));
   if (node.has("value_ints")) return node.result(0, node.constant(integers(node.integers("value_ints"))));
   if (const proto::AttributeProto* floats = node.find("value_floats")) {
     HostArray data = HostArray::zeros(DType::F32, {floats->floats_size()});
@@ -249,16 +276,15 @@ void constant_of_shape(NodeImport& node) {
 }
 
 void range(NodeImport& node) {
-  ValueId start = node.input(0);
-  if (is_float(node.dtype(start))) return node.fail("ranges of floats are not supported");
-  Ints from = node.known_integers(0), to = node.known_integers(1), by = node.known_integers(2), values;
-  if (!node.problem().empty() || by.at(0) == 0) return node.fail("a step is 0");
-  for (i64 at = from.at(0); by[0] > 0 ? at < to.at(0) : at > to.at(0); at += by[0]) {
-    values.push_back(at);
-    if (values.size() > 1 << 24) return node.fail("it is too large");
-  }
-  if (values.empty()) return node.fail("tensors without elements are not supported");
-  node.result(0, node.cast(node.constant(integers(values)), node.dtype(start)));
+  std::vector<double> from = node.known_numbers(0), to = node.known_numbers(1), by = node.known_numbers(2);
+  if (from.size() != 1 || to.size() != 1 || by.size() != 1 || by[0] == 0)
+    return node.fail("it needs three numbers that are known");
+  double count = std::max(0.0, std::ceil((to[0] - from[0]) / by[0]));
+  if (count == 0 || count > 1 << 24)
+    return node.fail(count == 0 ? "tensors without elements are not supported" : "it is too large");
+  HostArray data = HostArray::zeros(node.dtype(node.input(0)), {static_cast<i64>(count)});
+  for (i64 i = 0; i < data.elements(); ++i) data.set(i, from[0] + static_cast<double>(i) * by[0]);
+  node.result(0, node.constant(std::move(data)));
 }
 
 }  // namespace
@@ -281,6 +307,9 @@ void add_shapes(Converters& table) {
   table["Pad"] = pad;
   table["Gather"] = gather;
   table["GatherElements"] = gather_elements;
+  table["GatherND"] = gather_nd;
+  table["Trilu"] = triangle;
+  table["OneHot"] = one_hot;
   table["Tile"] = tile;
   table["DepthToSpace"] = depth_to_space;
   table["SpaceToDepth"] = space_to_depth;

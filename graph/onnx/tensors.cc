@@ -29,20 +29,24 @@ void copy_bits(const proto::TensorProto& tensor, HostArray& out) {
 std::optional<std::string> external_bytes(const proto::TensorProto& tensor, const std::string& folder,
                                           std::size_t bytes, std::string& problem) {
   std::string location;
-  std::size_t offset = 0, length = bytes;
+  std::size_t offset = 0;
   for (const proto::StringStringEntryProto& entry : tensor.external_data()) {
     if (entry.key() == "location") location = entry.value();
     if (entry.key() == "offset") offset = std::strtoull(entry.value().c_str(), nullptr, 10);
-    if (entry.key() == "length") length = std::strtoull(entry.value().c_str(), nullptr, 10);
   }
   std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
   if (location.empty() || relative.is_absolute() || *relative.begin() == "..")
     return problem = cat("its data is to come from `", location, "`, which is not beside the model"), std::nullopt;
-  std::ifstream file(std::filesystem::path(folder) / relative, std::ios::binary);
-  std::string read(std::min(length, bytes), '\0');
-  file.seekg(static_cast<std::streamoff>(offset));
-  if (!file.read(read.data(), static_cast<std::streamsize>(read.size())))
+  std::filesystem::path path = std::filesystem::path(folder) / relative;
+  std::error_code unreadable;
+  std::size_t size = std::filesystem::file_size(path, unreadable);
+  if (unreadable || offset > size || bytes > size - offset)
     return problem = cat("`", location, "` does not have its data"), std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  std::string read(bytes, '\0');
+  file.seekg(static_cast<std::streamoff>(offset));
+  if (!file.read(read.data(), static_cast<std::streamsize>(bytes)))
+    return problem = cat("`", location, "` cannot be read"), std::nullopt;
   return read;
 }
 
@@ -76,7 +80,8 @@ std::optional<DType> dtype_of(int onnx_type) {
 std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem) {
   std::optional<DType> dtype = dtype_of(tensor.data_type());
   if (!dtype)
-    return problem = cat("elements of type ", proto::TensorProto::DataType_Name(tensor.data_type()), " are not supported"),
+    return problem =
+               cat("elements of type ", proto::TensorProto::DataType_Name(tensor.data_type()), " are not supported"),
            std::nullopt;
   std::vector<i64> shape(tensor.dims().begin(), tensor.dims().end());
   i64 elements = 1;
@@ -85,21 +90,24 @@ std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::s
       return problem = "it is too large", std::nullopt;
   }
   if (elements == 0) return problem = "tensors without elements are not supported", std::nullopt;
-  HostArray out = HostArray::zeros(*dtype, shape);
   bool is_external = tensor.data_location() == proto::TensorProto::EXTERNAL;
-  if (is_external || tensor.has_raw_data()) {
-    std::optional<std::string> external;
-    if (is_external && !(external = external_bytes(tensor, folder, out.bytes.size(), problem))) return std::nullopt;
-    const std::string& raw = external ? *external : tensor.raw_data();
-    if (raw.size() != out.bytes.size()) return problem = "it has less data than elements", std::nullopt;
-    std::memcpy(out.bytes.data(), raw.data(), raw.size());
+  int count =
+      tensor.float_data_size() + tensor.double_data_size() + tensor.int64_data_size() + tensor.int32_data_size();
+  bool is_raw = !is_external && tensor.has_raw_data();
+  auto bytes = static_cast<std::size_t>(elements * bytes_of(*dtype));
+  if (is_raw ? tensor.raw_data().size() != bytes : !is_external && count != elements)
+    return problem = "it has another number of elements than data", std::nullopt;
+  std::optional<std::string> external;
+  if (is_external && !(external = external_bytes(tensor, folder, bytes, problem))) return std::nullopt;
+  HostArray out = HostArray::zeros(*dtype, shape);
+  if (is_external || is_raw) {
+    std::memcpy(out.bytes.data(), external ? external->data() : tensor.raw_data().data(), bytes);
     return out;
   }
-  int count = tensor.float_data_size() + tensor.double_data_size() + tensor.int64_data_size() + tensor.int32_data_size();
-  if (count != elements) return problem = "it has less data than elements", std::nullopt;
   copy_numbers(tensor.float_data(), out);
   copy_numbers(tensor.double_data(), out);
-  copy_numbers(tensor.int64_data(), out);
+  if (*dtype == DType::I64)  // not all of them are doubles
+    std::memcpy(out.bytes.data(), tensor.int64_data().data(), 8 * static_cast<std::size_t>(tensor.int64_data_size()));
   if (*dtype == DType::F16 || *dtype == DType::BF16)
     copy_bits(tensor, out);
   else

@@ -43,24 +43,57 @@ Window window_of(NodeImport& node, const Ints& extents, Ints size) {
 }
 
 Ints spatial(NodeImport& node, ValueId x) {
-  const Ints& shape = node.shape(x);
+  const Ints shape = node.shape(x);
   if (shape.size() < 3) return node.fail("it needs a batch, channels and at least one dimension more"), Ints();
   return {shape.begin() + 2, shape.end()};
 }
 
 ValueId per_channel(NodeImport& node, ValueId bias, ValueId like) {
-  Ints shape(node.shape(like).size() - 1, 1);
-  shape[0] = node.shape(like)[1];
+  Ints shape(static_cast<std::size_t>(std::max<i64>(1, node.rank(like) - 1)), 1);
+  shape[0] = node.extent(like, 1);
   return node.broadcast(node.reshape(bias, shape), node.shape(like));
 }
 
 void conv(NodeImport& node) {
   ValueId x = node.input(0), weights = node.input(1);
   Window window = window_of(node, spatial(node, x), spatial(node, weights));
+  if (node.has_failed()) return;
   ValueId made = node.add("conv",
                           {{"strides", window.strides},
                            {"before", window.before},
                            {"after", window.after},
+                           {"dilations", window.dilations},
+                           {"groups", node.integer("group", 1)}},
+                          {x, weights});
+  if (node.has_input(2)) made = node.add("add", {}, {made, per_channel(node, node.input(2), made)});
+  node.result(0, made);
+}
+
+// `output_shape` decides the pads; else pads and `output_padding` the shape.
+void conv_transposed(NodeImport& node) {
+  ValueId x = node.input(0), weights = node.input(1);
+  Ints extents = spatial(node, x);
+  Window window = window_of(node, extents, spatial(node, weights));
+  if (node.has_failed()) return;
+  std::string how = node.text("auto_pad", "NOTSET");
+  bool is_same = how == "SAME_UPPER" || how == "SAME_LOWER";
+  Ints more = node.integers("output_padding", Ints(extents.size(), 0)), out = node.integers("output_shape");
+  if (more.size() != extents.size() || (!out.empty() && out.size() != extents.size()))
+    return node.fail("its attributes are not for this number of dimensions");
+  bool is_given = !out.empty() || is_same;
+  out.resize(extents.size(), 0);
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    i64 whole = window.strides[d] * (extents[d] - 1) + more[d] + reach(window, d);
+    if (is_same && out[d] == 0) out[d] = extents[d] * window.strides[d];
+    if (!is_given) out[d] = whole - window.before[d] - window.after[d];
+    if (!is_given) continue;
+    i64 cut = std::max<i64>(0, whole - out[d]);
+    window.before[d] = how == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
+  }
+  ValueId made = node.add("conv_transposed",
+                          {{"strides", window.strides},
+                           {"before", window.before},
+                           {"out", out},
                            {"dilations", window.dilations},
                            {"groups", node.integer("group", 1)}},
                           {x, weights});
@@ -84,7 +117,7 @@ void max_pool(NodeImport& node) {
   ValueId x = node.input(0);
   Ints extents = spatial(node, x);
   Window window = window_of(node, extents, {});
-  if (!node.problem().empty()) return;
+  if (node.has_failed()) return;
   round_up(node, extents, window);
   node.result(0, node.add("max_pool",
                           {{"window", window.size},
@@ -99,7 +132,7 @@ void average_pool(NodeImport& node) {
   ValueId x = node.input(0);
   Ints extents = spatial(node, x);
   Window window = window_of(node, extents, {});
-  if (!node.problem().empty()) return;
+  if (node.has_failed()) return;
   bool is_dilated = std::ranges::any_of(window.dilations, [](i64 d) { return d != 1; });
   i64 counts_padding = node.integer("count_include_pad", 0);
   Ints after = window.after;
@@ -121,10 +154,10 @@ Converter global(const char* op, bool is_mean) {
     ValueId x = node.input(0);
     Ints axes(spatial(node, x).size());
     std::iota(axes.begin(), axes.end(), 2);
-    if (!node.problem().empty()) return;
+    if (node.has_failed()) return;
     ValueId made = node.add(op, {{"axes", axes}, {"keep", i64{1}}}, {x});
     double count = 1;
-    for (i64 axis : axes) count *= static_cast<double>(node.shape(x)[static_cast<std::size_t>(axis)]);
+    for (i64 axis : axes) count *= static_cast<double>(node.extent(x, axis));
     ValueId divisor = node.broadcast(node.scalar(count, node.dtype(made)), node.shape(made));
     node.result(0, is_mean ? node.add("divide", {}, {made, divisor}) : made);
   };
@@ -135,14 +168,15 @@ void local_response(NodeImport& node) {
   i64 size = node.integer("size", 1);
   auto scalar = [&](double value) { return node.scalar(value, node.dtype(x)); };
   node.result(0, node.add("local_response", {{"size", size}},
-                          {x, scalar(node.number("alpha", 1e-4) / static_cast<double>(size)),
-                           scalar(node.number("beta", 0.75)), scalar(node.number("bias", 1))}));
+                          {x, scalar(node.real("alpha", 1e-4) / static_cast<double>(size)),
+                           scalar(node.real("beta", 0.75)), scalar(node.real("bias", 1))}));
 }
 
 }  // namespace
 
 void add_windows(Converters& table) {
   table["Conv"] = conv;
+  table["ConvTranspose"] = conv_transposed;
   table["MaxPool"] = max_pool;
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = global("reduce_sum", true);

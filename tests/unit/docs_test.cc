@@ -377,7 +377,7 @@ TEST(Docs, EachBlockOfTheReadmeIsTested) {
 TEST(Docs, FilesOfTheDesignExist) {
   std::set<std::string> files;
   for (const char* folder :
-       {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "rules", "runtime", "sampler", "tests"}) {
+       {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "graph", "rules", "runtime", "sampler", "tests"}) {
     for (const auto& entry : fs::recursive_directory_iterator(cat(root, "/", folder)))
       files.insert(entry.path().filename());
   }

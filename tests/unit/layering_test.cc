@@ -40,7 +40,7 @@ const std::vector<std::string> kCandidates =
 const std::vector<std::string> kRuntime = kSpace + std::vector<std::string>{"costmodel", "backends", "runtime"};
 const std::vector<std::string> kSearch = kRuntime + std::vector<std::string>{"sampler/space", "sampler/strategies"};
 const std::vector<std::string> kAll = {"dsl",     "sampler", "rules", "costmodel", "backends",
-                                       "runtime", "cli",     "bench", "tests"};
+                                       "runtime", "graph",   "cli",   "bench",     "tests"};
 
 const std::vector<Row> kTable = {
     {"dsl/base", {}},
@@ -62,6 +62,9 @@ const std::vector<Row> kTable = {
     {"backends", kProgram + std::vector<std::string>{"dsl/analysis", "dsl/intrinsics", "dsl/passes"}},
     {"backends/kernel_abi.h", {}},
     {"backends/kernel.h", {}},
+    // Graphs are workloads and their values; the interpreter of backends computes them.
+    {"graph", kProgram + kMiddle + std::vector<std::string>{"backends"}},
+    {"graph/onnx", {"dsl/base", "dsl/ir", "dsl/te", "dsl/text", "backends", "graph"}},
     {"runtime/console", {"dsl/base"}},
     {"runtime/lists", kMachine},
     {"runtime/store", kMachine},
@@ -122,6 +125,7 @@ const std::vector<Row> kSdkTable = {
     {"clblast_c.h", {"bench/clblast_bench.cc"}},
     {"dnnl.hpp", {"bench/peers"}},
     {"oneapi", {"bench/peers"}},
+    {"onnx", {"graph/onnx"}},
     {"isl", {"tests"}},
     {"z3++.h", {"tests"}},
 };
