@@ -98,11 +98,20 @@ void gelu(NodeImport& node) {
   node.result(0, node.add("multiply", {}, {half, node.add("add", {}, {inner, node.number(1, x)})}));
 }
 
+// With `fmod` the remainder has the sign of the dividend.
 void modulo(NodeImport& node) {
-  ValueId a = node.input(0), b = node.input(1);
-  bool is_truncated = node.integer("fmod", 0) != 0 || is_float(node.dtype(a));
-  if (!is_truncated) return node.result(0, pair(node, "modulo", a, b));
-  node.fail("remainders with the sign of the dividend are not supported");
+  bool is_truncated = node.integer("fmod", 0) != 0 || is_float(node.dtype(node.input(0)));
+  node.result(0, pair(node, is_truncated ? "remainder" : "modulo", node.input(0), node.input(1)));
+}
+
+// Zero within lambda of zero; what is left moves towards it by the bias.
+void shrink(NodeImport& node) {
+  ValueId x = node.input(0), lambda = node.number(node.real("lambd", 0.5), x),
+          bias = node.number(node.real("bias", 0), x);
+  ValueId is_low = node.add("less", {}, {x, node.add("negate", {}, {lambda})}),
+          is_high = node.add("less", {}, {lambda, x});
+  ValueId high = node.add("where", {}, {is_high, node.add("subtract", {}, {x, bias}), node.number(0, x)});
+  node.result(0, node.add("where", {}, {is_low, node.add("add", {}, {x, bias}), high}));
 }
 
 void power(NodeImport& node) {
@@ -212,6 +221,7 @@ void add_elementwise(Converters& table) {
   table["Mean"] = mean;
   table["Mod"] = modulo;
   table["Pow"] = power;
+  table["Shrink"] = shrink;
   table["Where"] = where;
   table["Clip"] = clip;
   table["LeakyRelu"] = leaky_relu;

@@ -154,7 +154,9 @@ i64 NodeImport::axis(i64 given, i64 rank) {
 const Converters& converters() {
   static const Converters table = [] {
     Converters all;
-    for (auto* add : {add_elementwise, add_shapes, add_reductions, add_windows, add_products}) add(all);
+    for (auto* add : {add_elementwise, add_shapes, add_reductions, add_windows, add_products, add_losses, add_quantized,
+                      add_resizing})
+      add(all);
     return all;
   }();
   return table;

@@ -85,7 +85,16 @@ void add_shapes(Converters& table);
 void add_reductions(Converters& table);
 void add_windows(Converters& table);
 void add_products(Converters& table);
+void add_losses(Converters& table);
+void add_quantized(Converters& table);
+void add_resizing(Converters& table);
 const Converters& converters();
+
+// ---- what several of them make
+// By the attributes of Conv, without a bias.
+ValueId convolution(NodeImport& node, ValueId x, ValueId weights);
+// As MatMul: vectors are matrices, batches are broadcast.
+ValueId product(NodeImport& node, ValueId a, ValueId b);
 
 // ---- data of the file (tensors.cc)
 std::optional<DType> dtype_of(int onnx_type);

@@ -9,6 +9,25 @@ namespace {
 
 using Ints = std::vector<i64>;
 
+void gemm(NodeImport& node) {
+  ValueId a = node.input(0), b = node.input(1);
+  if (node.rank(a) != 2 || node.rank(b) != 2) return node.fail("its operands are no matrices");
+  if (node.integer("transA", 0) != 0) a = node.transpose(a, {1, 0});
+  if (node.integer("transB", 0) != 0) b = node.transpose(b, {1, 0});
+  ValueId made = product(node, a, b);
+  auto times = [&](ValueId value, const char* attribute) {
+    double factor = node.real(attribute, 1);
+    if (factor == 1) return value;
+    return node.add("multiply", {}, {value, node.number(factor, value)});
+  };
+  made = times(made, "alpha");
+  if (node.has_input(2))
+    made = node.add("add", {}, {made, node.broadcast(times(node.input(2), "beta"), node.shape(made))});
+  node.result(0, made);
+}
+
+}  // namespace
+
 // Vectors become matrices, batches are broadcast.
 ValueId product(NodeImport& node, ValueId a, ValueId b) {
   Ints left = node.shape(a), right = node.shape(b);
@@ -33,25 +52,6 @@ ValueId product(NodeImport& node, ValueId a, ValueId b) {
   }
   return made;
 }
-
-void gemm(NodeImport& node) {
-  ValueId a = node.input(0), b = node.input(1);
-  if (node.rank(a) != 2 || node.rank(b) != 2) return node.fail("its operands are no matrices");
-  if (node.integer("transA", 0) != 0) a = node.transpose(a, {1, 0});
-  if (node.integer("transB", 0) != 0) b = node.transpose(b, {1, 0});
-  ValueId made = product(node, a, b);
-  auto times = [&](ValueId value, const char* attribute) {
-    double factor = node.real(attribute, 1);
-    if (factor == 1) return value;
-    return node.add("multiply", {}, {value, node.number(factor, value)});
-  };
-  made = times(made, "alpha");
-  if (node.has_input(2))
-    made = node.add("add", {}, {made, node.broadcast(times(node.input(2), "beta"), node.shape(made))});
-  node.result(0, made);
-}
-
-}  // namespace
 
 void add_products(Converters& table) {
   table["MatMul"] = [](NodeImport& node) { node.result(0, product(node, node.input(0), node.input(1))); };

@@ -262,6 +262,20 @@ void constant(NodeImport& node) {
   node.fail("its kind of value is not supported");
 }
 
+void eye_like(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints shape = node.shape(x);
+  std::optional<DType> type = node.has("dtype") ? dtype_of(static_cast<int>(node.integer("dtype", 1))) : node.dtype(x);
+  if (shape.size() != 2 || !type || shape[0] > 1 << 12 || shape[1] > 1 << 12)
+    return node.fail("this kind of matrix is not supported");
+  HostArray data = HostArray::zeros(*type, shape);
+  i64 offset = node.integer("k", 0);
+  for (i64 r = 0; r < shape[0]; ++r) {
+    if (r + offset >= 0 && r + offset < shape[1]) data.set(r * shape[1] + r + offset, 1);
+  }
+  node.result(0, node.constant(std::move(data)));
+}
+
 void constant_of_shape(NodeImport& node) {
   Ints shape = node.known_integers(0);
   if (std::ranges::count(shape, 0) > 0) return node.fail("tensors without elements are not supported");
@@ -314,6 +328,7 @@ void add_shapes(Converters& table) {
   table["DepthToSpace"] = depth_to_space;
   table["SpaceToDepth"] = space_to_depth;
   table["Constant"] = constant;
+  table["EyeLike"] = eye_like;
   table["ConstantOfShape"] = constant_of_shape;
   table["Range"] = range;
 }

@@ -55,16 +55,8 @@ ValueId per_channel(NodeImport& node, ValueId bias, ValueId like) {
 }
 
 void conv(NodeImport& node) {
-  ValueId x = node.input(0), weights = node.input(1);
-  Window window = window_of(node, spatial(node, x), spatial(node, weights));
+  ValueId made = convolution(node, node.input(0), node.input(1));
   if (node.has_failed()) return;
-  ValueId made = node.add("conv",
-                          {{"strides", window.strides},
-                           {"before", window.before},
-                           {"after", window.after},
-                           {"dilations", window.dilations},
-                           {"groups", node.integer("group", 1)}},
-                          {x, weights});
   if (node.has_input(2)) made = node.add("add", {}, {made, per_channel(node, node.input(2), made)});
   node.result(0, made);
 }
@@ -173,6 +165,17 @@ void local_response(NodeImport& node) {
 }
 
 }  // namespace
+
+ValueId convolution(NodeImport& node, ValueId x, ValueId weights) {
+  Window window = window_of(node, spatial(node, x), spatial(node, weights));
+  return node.add("conv",
+                  {{"strides", window.strides},
+                   {"before", window.before},
+                   {"after", window.after},
+                   {"dilations", window.dilations},
+                   {"groups", node.integer("group", 1)}},
+                  {x, weights});
+}
 
 void add_windows(Converters& table) {
   table["Conv"] = conv;
