@@ -37,6 +37,12 @@ std::variant<Graph, ImportProblems> import_onnx(const std::string& path, const I
   return reader->import(path, options);
 }
 
+std::vector<std::string> onnx_inputs(const std::string& path) {
+  std::string why;
+  const onnx::Plugin* reader = plugin(why);
+  return reader ? reader->inputs(path) : std::vector<std::string>();
+}
+
 std::variant<HostArray, std::string> read_onnx_tensor(const std::string& path) {
   std::string why;
   const onnx::Plugin* reader = plugin(why);

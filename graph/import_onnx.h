@@ -11,8 +11,7 @@ namespace tw::graph {
 
 struct ImportOptions {
   std::map<std::string, std::vector<i64>> shapes;  // of inputs whose dimensions the file leaves open
-  std::map<std::string, HostArray>
-      constants;  // inputs that are always the same, such as shapes; by name, or as "#0" by position
+  std::map<std::string, HostArray> constants;      // inputs that are always the same, such as shapes
 };
 
 // Everything that is wrong with a file: one line each, with the name of the node and its operator.
@@ -23,6 +22,9 @@ struct ImportProblems {
 // Opsets 6 to 24. A file without the plugin, one that cannot be read, operators that are not known or not for these
 // types, dimensions that nobody said: all of these are problems.
 std::variant<Graph, ImportProblems> import_onnx(const std::string& path, const ImportOptions& options = {});
+
+// What the graph of a file reads, in order; empty if it cannot be read.
+std::vector<std::string> onnx_inputs(const std::string& path);
 
 // A file that holds one tensor, as the data of ONNX's own tests; or what is wrong with it.
 std::variant<HostArray, std::string> read_onnx_tensor(const std::string& path);

@@ -58,11 +58,8 @@ class ModelImport {
   }
 
   void inputs() {
-    int position = 0;
     for (const proto::ValueInfoProto& input : model_.graph().input()) {
       auto known = options_.constants.find(input.name());
-      if (known == options_.constants.end()) known = options_.constants.find(cat("#", position));
-      ++position;
       if (known != options_.constants.end()) values_[input.name()] = builder_.constant(input.name(), known->second);
       if (values_.count(input.name())) continue;  // one that has data
       std::optional<DType> dtype = dtype_of(input.type().tensor_type().elem_type());
@@ -154,6 +151,18 @@ std::variant<HostArray, std::string> read_tensor(const std::string& path) {
   return problem;
 }
 
+std::vector<std::string> input_names(const std::string& path) {
+  proto::ModelProto model;
+  std::vector<std::string> names;
+  if (!parse(path, model)) return names;
+  for (const proto::ValueInfoProto& input : model.graph().input()) {
+    bool has_data = std::ranges::any_of(model.graph().initializer(),
+                                        [&](const proto::TensorProto& data) { return data.name() == input.name(); });
+    if (!has_data) names.push_back(input.name());
+  }
+  return names;
+}
+
 std::vector<std::string> operator_names() {
   std::vector<std::string> names;
   for (const auto& [name, converter] : converters()) names.push_back(name);
@@ -164,7 +173,7 @@ std::vector<std::string> operator_names() {
 }  // namespace tw::graph::onnx
 
 extern "C" __attribute__((visibility("default"))) const tw::graph::onnx::Plugin* tw_onnx_plugin() {
-  static const tw::graph::onnx::Plugin plugin{tw::graph::onnx::import, tw::graph::onnx::operator_names,
-                                              tw::graph::onnx::read_tensor};
+  using namespace tw::graph::onnx;
+  static const Plugin plugin{import, input_names, operator_names, read_tensor};
   return &plugin;
 }

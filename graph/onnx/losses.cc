@@ -14,10 +14,11 @@ ValueId total(NodeImport& node, ValueId x) {
   if (node.rank(x) == 0) return x;
   Ints axes(static_cast<std::size_t>(node.rank(x)));
   std::iota(axes.begin(), axes.end(), 0);
-  return node.add("reduce_sum", {{"axes", axes}, {"keep", i64{0}}}, {x});
+  return node.add("reduce_sum", {{"axes", axes}}, {x});
 }
 
-// -log_scores[n, wanted[n, d..], d..] times the weight of the class, and their sum or weighted mean; log_scores[N, C, D..].
+// -log_scores[n, wanted[n, d..], d..] times the weight of the class, and their sum or weighted mean; log_scores[N, C,
+// D..].
 ValueId likelihood_loss(NodeImport& node, ValueId log_scores, ValueId wanted, bool has_weights, ValueId weights) {
   Ints shape = node.shape(wanted), with_class = shape;
   if (shape.empty()) return node.fail("it needs a batch"), log_scores;
@@ -25,11 +26,13 @@ ValueId likelihood_loss(NodeImport& node, ValueId log_scores, ValueId wanted, bo
   DType type = node.dtype(log_scores);
   ValueId weight = node.number(1, node.broadcast(node.scalar(0, type), shape)), chosen = wanted;
   if (node.has("ignore_index")) {
-    ValueId ignored = node.add("equal", {}, {wanted, node.number(static_cast<double>(node.integer("ignore_index", 0)), wanted)});
+    ValueId ignored =
+        node.add("equal", {}, {wanted, node.number(static_cast<double>(node.integer("ignore_index", 0)), wanted)});
     chosen = node.add("where", {}, {ignored, node.number(0, wanted), wanted});
     weight = node.add("where", {}, {ignored, node.number(0, weight), weight});
   }
-  if (has_weights) weight = node.add("multiply", {}, {weight, node.add("gather", {{"axis", i64{0}}}, {weights, chosen})});
+  if (has_weights)
+    weight = node.add("multiply", {}, {weight, node.add("gather", {{"axis", i64{0}}}, {weights, chosen})});
   ValueId picked = node.add("gather_elements", {{"axis", i64{1}}}, {log_scores, node.reshape(chosen, with_class)});
   ValueId loss = node.add("multiply", {}, {node.add("negate", {}, {node.reshape(picked, shape)}), weight});
   std::string how = node.text("reduction", "mean");

@@ -6,6 +6,7 @@ namespace tw::graph::onnx {
 
 struct Plugin {
   std::variant<Graph, ImportProblems> (*import)(const std::string& path, const ImportOptions& options);
+  std::vector<std::string> (*inputs)(const std::string& path);
   std::vector<std::string> (*operators)();
   std::variant<HostArray, std::string> (*read_tensor)(const std::string& path);
 };

@@ -52,7 +52,7 @@ void dynamic_quantize(NodeImport& node) {
   Ints axes;
   for (i64 d = 0; d < node.rank(x); ++d) axes.push_back(d);
   auto extreme = [&](const char* reduce, const char* with_zero) {
-    ValueId found = node.add(reduce, {{"axes", axes}, {"keep", i64{0}}}, {x});
+    ValueId found = node.add(reduce, {{"axes", axes}}, {x});
     return node.add(with_zero, {}, {found, node.number(0, found)});
   };
   ValueId low = extreme("reduce_min", "minimum"), high = extreme("reduce_max", "maximum");
@@ -69,8 +69,8 @@ void dynamic_quantize(NodeImport& node) {
 struct Operands {
   ValueId a, b;
 };
-Operands centred_operands(NodeImport& node, std::size_t a, std::size_t a_zero, std::size_t b, std::size_t b_zero, i64 a_axis,
-                          i64 b_axis) {
+Operands centred_operands(NodeImport& node, std::size_t a, std::size_t a_zero, std::size_t b, std::size_t b_zero,
+                          i64 a_axis, i64 b_axis) {
   auto one = [&](std::size_t value, std::size_t zero, i64 axis) {
     bool has_zero = node.has_input(zero);
     return centred(node, node.input(value), has_zero, has_zero ? node.input(zero) : 0, axis);

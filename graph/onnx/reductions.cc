@@ -23,8 +23,18 @@ Ints axes_of(NodeImport& node, ValueId x) {
   return axes;
 }
 
+Ints with_ones(Ints shape, const Ints& axes) {
+  for (i64 axis : axes) {
+    if (axis < static_cast<i64>(shape.size())) shape[static_cast<std::size_t>(axis)] = 1;
+  }
+  return shape;
+}
+
+// Reduced dimensions are kept with extent 1, or go.
 ValueId reduced(NodeImport& node, const char* op, ValueId x, const Ints& axes, i64 keep) {
-  return axes.empty() ? x : node.add(op, {{"axes", axes}, {"keep", keep}}, {x});
+  if (axes.empty()) return x;
+  ValueId made = node.add(op, {{"axes", axes}}, {x});
+  return keep ? node.reshape(made, with_ones(node.shape(x), axes)) : made;
 }
 
 double count_of(NodeImport& node, ValueId x, const Ints& axes) {
@@ -72,16 +82,19 @@ void reduce_log_sum_exp(NodeImport& node) {
 Converter arg(const char* op) {
   return [op](NodeImport& node) {
     ValueId x = node.input(0);
-    i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), keep = node.integer("keepdims", 1);
-    if (node.integer("select_last_index", 0) == 0)
-      return node.result(0, node.add(op, {{"axis", axis}, {"keep", keep}}, {x}));
-    // The first one from the end.
-    Ints shape = node.shape(x), start(shape.size(), 0), step(shape.size(), 1);
+    const Ints shape = node.shape(x);
+    i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
+    if (node.has_failed()) return;
     auto at = static_cast<std::size_t>(axis);
-    start[at] = shape[at] - 1, step[at] = -1;
-    ValueId reversed = node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x});
-    ValueId found = node.add(op, {{"axis", axis}, {"keep", keep}}, {reversed});
-    node.result(0, node.add("subtract", {}, {node.number(static_cast<double>(shape[at] - 1), found), found}));
+    bool is_last = node.integer("select_last_index", 0) != 0;  // the first one from the end
+    if (is_last) {
+      Ints start(shape.size(), 0), step(shape.size(), 1);
+      start[at] = shape[at] - 1, step[at] = -1;
+      x = node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x});
+    }
+    ValueId found = node.add(op, {{"axis", axis}}, {x});
+    if (is_last) found = node.add("subtract", {}, {node.number(static_cast<double>(shape[at] - 1), found), found});
+    node.result(0, node.integer("keepdims", 1) ? node.reshape(found, with_ones(shape, {axis})) : found);
   };
 }
 

@@ -1,4 +1,5 @@
-// Resize and Upsample: one dimension after the other, each element a weighted sum of elements of X that are known beforehand.
+// Resize and Upsample: one dimension after the other, each element a weighted sum of elements of X that are known
+// beforehand.
 #include <algorithm>
 #include <cmath>
 
@@ -95,13 +96,15 @@ ValueId resized(NodeImport& node, ValueId x, std::size_t axis, const Mode& mode,
 void resize(NodeImport& node) {
   ValueId x = node.input(0);
   bool is_old = node.op() == "Upsample" || node.opset() < 11;
-  Mode mode{node.text("mode", "nearest"), is_old ? "asymmetric" : node.text("coordinate_transformation_mode", "half_pixel"),
+  Mode mode{node.text("mode", "nearest"),
+            is_old ? "asymmetric" : node.text("coordinate_transformation_mode", "half_pixel"),
             is_old ? "floor" : node.text("nearest_mode", "round_prefer_floor"), node.real("cubic_coeff_a", -0.75),
             node.integer("exclude_outside", 0) != 0};
   if (mode.kind == "bilinear" || mode.kind == "trilinear") mode.kind = "linear";
   std::size_t at_scales = is_old ? 1 : 2;
   std::vector<double> scales;
-  if (const proto::AttributeProto* given = node.find("scales")) scales.assign(given->floats().begin(), given->floats().end());
+  if (const proto::AttributeProto* given = node.find("scales"))
+    scales.assign(given->floats().begin(), given->floats().end());
   if (node.has_input(at_scales)) scales = node.known_numbers(at_scales);
   Ints sizes = node.has_input(3) ? node.known_integers(3) : Ints(), shape = node.shape(x);
   bool is_whole = (scales.size() == shape.size()) != (sizes.size() == shape.size());

@@ -147,7 +147,9 @@ Converter global(const char* op, bool is_mean) {
     Ints axes(spatial(node, x).size());
     std::iota(axes.begin(), axes.end(), 2);
     if (node.has_failed()) return;
-    ValueId made = node.add(op, {{"axes", axes}, {"keep", i64{1}}}, {x});
+    Ints kept = node.shape(x);
+    std::fill(kept.begin() + 2, kept.end(), 1);
+    ValueId made = node.reshape(node.add(op, {{"axes", axes}}, {x}), kept);
     double count = 1;
     for (i64 axis : axes) count *= static_cast<double>(node.extent(x, axis));
     ValueId divisor = node.broadcast(node.scalar(count, node.dtype(made)), node.shape(made));

@@ -18,5 +18,68 @@ TEST(GraphOperators, HaveNoErrors) {
   EXPECT_EQ(diagnostics.render(), "");
 }
 
+HostArray numbers(const std::vector<i64>& shape, const std::vector<double>& values) {
+  HostArray data = HostArray::zeros(DType::F32, shape);
+  for (std::size_t i = 0; i < values.size(); ++i) data.set(static_cast<i64>(i), values[i]);
+  return data;
+}
+
+TEST(GraphBuilder, ConstantsOfConstantsAreComputedWhereTheyStaySmall) {
+  GraphBuilder builder("g");
+  std::string error;
+  ValueId small = builder.constant("c", numbers({2, 3}, {1, 2, 3, 4, 5, 6}));
+  auto turned = builder.add("transpose", {{"order", std::vector<i64>{1, 0}}}, {small}, "t", error);
+  ASSERT_TRUE(turned) << error;
+  ASSERT_TRUE(builder.data((*turned)[0]));
+  EXPECT_EQ(builder.data((*turned)[0])->get(1), 4);
+  // What a kernel would rather read as it is.
+  auto wide = builder.add("broadcast", {{"R", std::vector<i64>{100, 2, 3}}}, {small}, "w", error);
+  ASSERT_TRUE(wide) << error;
+  EXPECT_FALSE(builder.data((*wide)[0]));
+}
+
+TEST(GraphBuilder, NamesAreUnique) {
+  GraphBuilder builder("g");
+  std::vector<ValueId> values;
+  for (const char* name : {"x", "x_1", "x", "x", "", ""}) values.push_back(builder.input(name, {DType::F32, {1}}));
+  Graph graph = builder.finish();
+  std::vector<std::string> names;
+  for (ValueId value : values) names.push_back(graph.values[value].name);
+  EXPECT_EQ(join(names, " "), "x x_1 x_2 x_3 v v_1");
+}
+
+TEST(GraphBuilder, SaysWhatAnOperatorDoesNotTake) {
+  GraphBuilder builder("g");
+  std::string error;
+  ValueId a = builder.input("a", {DType::F32, {2, 3}}), b = builder.input("b", {DType::F32, {3}});
+  EXPECT_FALSE(builder.add("add", {}, {a, b}, "y", error));
+  EXPECT_EQ(error, "expected f32[2, 3] for `B`, found f32[3]");
+  EXPECT_FALSE(builder.add("no_such", {}, {a}, "y", error));
+  EXPECT_EQ(error, "unknown workload `no_such`");
+  EXPECT_FALSE(builder.add("reshape", {{"R", std::vector<i64>{7}}}, {a}, "y", error));
+  EXPECT_NE(error.find("the shapes have different numbers of elements"), std::string::npos) << error;
+}
+
+TEST(GraphEvaluation, GoesThroughTheNodesAndNamesTheOneThatFails) {
+  GraphBuilder builder("g");
+  std::string error;
+  ValueId x = builder.input("x", {DType::F32, {3}}), at = builder.input("at", {DType::I64, {2}});
+  auto taken = builder.add("gather", {{"axis", i64{0}}}, {x, at}, "taken", error);
+  ASSERT_TRUE(taken) << error;
+  auto twice = builder.add("add", {}, {(*taken)[0], (*taken)[0]}, "twice", error);
+  ASSERT_TRUE(twice) << error;
+  builder.output((*twice)[0]);
+  Graph graph = builder.finish();
+  HostArray places = HostArray::zeros(DType::I64, {2});
+  places.set(0, -1), places.set(1, 1);
+  auto found = evaluate(graph, {numbers({3}, {5, 6, 7}), places}, error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_EQ((*found)[0].get(0), 14);
+  EXPECT_EQ((*found)[0].get(1), 12);
+  places.set(0, 3);
+  EXPECT_FALSE(evaluate(graph, {numbers({3}, {5, 6, 7}), places}, error));
+  EXPECT_EQ(error.substr(0, 7), "taken: ") << error;
+}
+
 }  // namespace
 }  // namespace tw::graph

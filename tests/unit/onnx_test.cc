@@ -51,22 +51,23 @@ std::string outcome(const fs::path& folder) {
   std::string path = (folder / "model.onnx").string();
   ImportOptions options;
   auto imported = import_onnx(path, options);
+  std::vector<std::string> names = onnx_inputs(path);
   // Shapes, and then scales and the like, may be inputs there.
   for (bool with_floats : {false, true}) {
     if (std::holds_alternative<Graph>(imported)) break;
-    for (std::size_t i = 0; i < 8; ++i) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
       std::optional<HostArray> input = tensor(folder, "input", i);
       bool is_integer = input && (bytes_of(input->dtype) > 1 || input->dtype == DType::Bool) && !is_float(input->dtype);
       bool is_short = input && i > 0 && input->shape.size() < 2 && input->elements() <= 8;
-      if (is_integer || (with_floats && is_short)) options.constants[cat("#", i)] = *input;
+      if (is_integer || (with_floats && is_short)) options.constants[names[i]] = *input;
     }
     imported = import_onnx(path, options);
   }
   if (auto* problems = std::get_if<ImportProblems>(&imported)) return problems->lines.at(0);
   const Graph& graph = std::get<Graph>(imported);
   std::vector<HostArray> inputs;
-  for (std::size_t file = 0; inputs.size() < graph.inputs.size(); ++file) {
-    if (options.constants.count(cat("#", file))) continue;
+  for (std::size_t file = 0; file < names.size(); ++file) {
+    if (options.constants.count(names[file])) continue;
     std::optional<HostArray> input = tensor(folder, "input", file);
     if (!input) return "its data is of another type";  // bfloat16 as uint16
     inputs.push_back(std::move(*input));
