@@ -211,18 +211,23 @@ void LinearScope::add_variable(u32 id, double factor, LinearIndex& out) const {
   }
 }
 
-// Sums and products by a number, of which nearly all indices are made, need no index of their own.
+bool LinearScope::moves(u32 id) const {
+  Meaning known = id < meanings_.size() ? meanings_[id] : Meaning{};
+  if (known.tag == Meaning::Tag::Loop) return known.span > 0;
+  return known.tag == Meaning::Tag::Value && !is_fixed(values_[static_cast<std::size_t>(known.index)]);
+}
+
+// Sums, and variables times a number, of which nearly all indices are made, need no index of their own.
 void LinearScope::add_binary(const Binary* expr, double factor, LinearIndex& out) const {
   at(out.ops, op_of(expr->op, DType::I64)) += 1;
-  const IntImm *a_number = as<IntImm>(expr->a), *b_number = as<IntImm>(expr->b);
   if (expr->op == BinaryOp::Add || expr->op == BinaryOp::Sub) {
     add_to(expr->a, factor, out);
     return add_to(expr->b, expr->op == BinaryOp::Add ? factor : -factor, out);
   }
-  if (expr->op == BinaryOp::Mul && (a_number || b_number)) {
-    const IntImm* number = b_number ? b_number : a_number;
-    return add_to(b_number ? expr->a : expr->b, factor * static_cast<double>(number->value), out);
-  }
+  const Var* variable = as<Var>(expr->a);
+  const IntImm* number = as<IntImm>(expr->b);
+  if (expr->op == BinaryOp::Mul && variable && number && moves(variable->id))
+    return add_variable(variable->id, factor * static_cast<double>(number->value), out);
   LinearIndex a, b;
   evaluate(expr->a, out.depth, a);
   evaluate(expr->b, out.depth, b);

@@ -80,6 +80,7 @@ class LinearScope {
   };
   // These add `factor` times the expression to an index.
   void add_to(const Expr* expr, double factor, LinearIndex& out) const;
+  bool moves(u32 id) const;
   void add_variable(u32 id, double factor, LinearIndex& out) const;
   void add_binary(const Binary* expr, double factor, LinearIndex& out) const;
   Meaning& meaning(const Var* var);

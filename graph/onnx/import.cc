@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "dsl/base/text.h"
 #include "graph/onnx/node_import.h"
@@ -25,9 +26,9 @@ class ModelImport {
 
   std::variant<Graph, ImportProblems> run() {
     opset();
-    if (problems_.empty()) data();
+    if (problems_.empty()) data(model_.graph());
     if (problems_.empty()) inputs();
-    if (problems_.empty()) nodes();
+    if (problems_.empty()) nodes(model_.graph().node());
     if (problems_.empty()) outputs();
     if (!problems_.empty()) return ImportProblems{std::move(problems_)};
     return builder_.finish();
@@ -46,8 +47,8 @@ class ModelImport {
       problem(cat("its opset is ", opset_, "; ", kOldestOpset, " to ", kNewestOpset, " are known"));
   }
 
-  void data() {
-    for (const proto::TensorProto& tensor : model_.graph().initializer()) {
+  void data(const proto::GraphProto& graph) {
+    for (const proto::TensorProto& tensor : graph.initializer()) {
       std::string why;
       std::optional<HostArray> array = array_of(tensor, folder_, why);
       if (array)
@@ -87,19 +88,93 @@ class ModelImport {
   }
 
   // Goes on after a problem, so that all are said at once; what depends on it says nothing.
-  void nodes() {
-    for (const proto::NodeProto& node : model_.graph().node()) {
-      bool is_known = std::ranges::all_of(node.input(),
-                                          [&](const std::string& name) { return name.empty() || values_.count(name); });
-      auto converter = converters().find(node.op_type());
-      if (!node.domain().empty() && node.domain() != "ai.onnx")
-        problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
-      else if (converter == converters().end())
-        problem(cat(describe(node), ": this operator is not supported"));
-      else if (is_known)
-        convert(node, converter->second);
-      else if (problems_.empty())
-        problem(cat(describe(node), ": nothing makes one of its inputs"));
+  void nodes(const google::protobuf::RepeatedPtrField<proto::NodeProto>& list) {
+    constexpr int kDeepest = 64;  // functions and branches inside one another
+    if (++depth_ > kDeepest)
+      problem(cat("functions and branches are nested deeper than ", kDeepest));
+    else
+      for (const proto::NodeProto& node : list) import(node);
+    --depth_;
+  }
+
+  void import(const proto::NodeProto& node) {
+    bool is_known =
+        std::ranges::all_of(node.input(), [&](const std::string& name) { return name.empty() || values_.count(name); });
+    const proto::FunctionProto* function = function_of(node);
+    auto converter = converters().find(node.op_type());
+    bool is_own = node.domain().empty() || node.domain() == "ai.onnx", is_branch = is_own && node.op_type() == "If";
+    if (!function && !is_own)
+      problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
+    else if (!function && !is_branch && converter == converters().end())
+      problem(cat(describe(node), ": this operator is not supported"));
+    else if (!is_known && problems_.empty())
+      problem(cat(describe(node), ": nothing makes one of its inputs"));
+    else if (is_known && function)
+      call(node, *function);
+    else if (is_known && is_branch)
+      branch(node);
+    else if (is_known)
+      convert(node, converter->second);
+  }
+
+  const proto::FunctionProto* function_of(const proto::NodeProto& node) const {
+    auto is_it = [&](const proto::FunctionProto& f) {
+      return f.name() == node.op_type() && f.domain() == node.domain();
+    };
+    auto found = std::ranges::find_if(model_.functions(), is_it);
+    return found == model_.functions().end() ? nullptr : &*found;
+  }
+
+  // The nodes of a function in place of its call; they see its operands and attributes only.
+  void call(const proto::NodeProto& node, const proto::FunctionProto& function) {
+    std::map<std::string, ValueId> outside = std::exchange(values_, {});
+    i64 opset = opset_;
+    for (const proto::OperatorSetIdProto& set : function.opset_import()) {
+      if (set.domain().empty() || set.domain() == "ai.onnx") opset_ = set.version();
+    }
+    for (int i = 0; i < std::min(function.input_size(), node.input_size()); ++i) {
+      if (!node.input(i).empty()) values_[function.input(i)] = outside.at(node.input(i));
+    }
+    auto body = function.node();
+    for (proto::NodeProto& inner : body) give_attributes(node, inner);
+    nodes(body);
+    for (int i = 0; i < std::min(function.output_size(), node.output_size()); ++i) {
+      auto made = values_.find(function.output(i));
+      if (made != values_.end()) outside[node.output(i)] = made->second;
+    }
+    values_ = std::move(outside);
+    opset_ = opset;
+  }
+
+  // Attributes that a function's node takes from the call; those that the call leaves out are left out.
+  static void give_attributes(const proto::NodeProto& call, proto::NodeProto& inner) {
+    google::protobuf::RepeatedPtrField<proto::AttributeProto> kept;
+    for (const proto::AttributeProto& own : inner.attribute()) {
+      if (own.ref_attr_name().empty()) {
+        *kept.Add() = own;
+        continue;
+      }
+      for (const proto::AttributeProto& given : call.attribute()) {
+        if (given.name() != own.ref_attr_name()) continue;
+        *kept.Add() = given;
+        kept.rbegin()->set_name(own.name());
+      }
+    }
+    inner.mutable_attribute()->Swap(&kept);
+  }
+
+  // `If` with a condition that is known: its branch in its place.
+  void branch(const proto::NodeProto& node) {
+    NodeImport import(node, opset_, builder_, values_);
+    std::vector<i64> condition = import.known_integers(0);
+    const proto::AttributeProto* chosen =
+        condition.size() == 1 ? import.find(condition[0] ? "then_branch" : "else_branch") : nullptr;
+    if (!chosen) return problem(cat(describe(node), ": its condition is no constant"));
+    data(chosen->g());
+    nodes(chosen->g().node());
+    for (int i = 0; i < std::min(node.output_size(), chosen->g().output_size()); ++i) {
+      auto made = values_.find(chosen->g().output(i).name());
+      if (made != values_.end()) values_[node.output(i)] = made->second;
     }
   }
 
@@ -124,6 +199,7 @@ class ModelImport {
   const ImportOptions& options_;
   GraphBuilder builder_;
   i64 opset_ = 0;
+  int depth_ = 0;
   std::map<std::string, ValueId> values_;
   std::vector<std::string> problems_;
 };

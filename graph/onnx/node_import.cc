@@ -141,6 +141,7 @@ std::vector<i64> common_shape(const std::vector<std::vector<i64>>& shapes) {
 }
 
 void NodeImport::result(std::size_t index, ValueId value) {
+  if (has_failed()) return;
   if (index < static_cast<std::size_t>(node_.output_size())) values_[node_.output(static_cast<int>(index))] = value;
 }
 

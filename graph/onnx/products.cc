@@ -1,6 +1,8 @@
 // Products of matrices.
 #include <algorithm>
+#include <cctype>
 #include <numeric>
+#include <string>
 
 #include "graph/onnx/node_import.h"
 
@@ -24,6 +26,71 @@ void gemm(NodeImport& node) {
   if (node.has_input(2))
     made = node.add("add", {}, {made, node.broadcast(times(node.input(2), "beta"), node.shape(made))});
   node.result(0, made);
+}
+
+struct Equation {
+  std::vector<std::string> operands;
+  std::string result;
+};
+
+// "ij,jk->ik"; without an arrow the letters that stand once, in order.
+Equation parse_equation(std::string text) {
+  std::erase(text, ' ');
+  std::size_t arrow = text.find("->");
+  Equation out;
+  std::string left = text.substr(0, arrow);
+  for (std::size_t begin = 0; begin <= left.size();) {
+    std::size_t end = std::min(left.find(',', begin), left.size());
+    out.operands.push_back(left.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (arrow != text.npos) return out.result = text.substr(arrow + 2), out;
+  for (char letter = 'A'; letter <= 'z'; ++letter) {
+    if (std::ranges::count(left, letter) == 1) out.result += letter;
+  }
+  return out;
+}
+
+bool stand_once(const std::string& letters) {
+  return std::ranges::all_of(letters, [&](char letter) {
+    return std::isalpha(static_cast<unsigned char>(letter)) && std::ranges::count(letters, letter) == 1;
+  });
+}
+
+// An operand with a dimension for each letter, 1 for those that it does not have; notes the extents of its own.
+ValueId over_letters(NodeImport& node, ValueId x, const std::string& own, const std::string& letters, Ints& extents) {
+  Ints order, shape(letters.size(), 1);
+  for (std::size_t d = 0; d < letters.size(); ++d) {
+    std::size_t at = own.find(letters[d]);
+    if (at == own.npos) continue;
+    order.push_back(static_cast<i64>(at));
+    shape[d] = extents[d] = node.extent(x, static_cast<i64>(at));
+  }
+  return node.reshape(node.transpose(x, order), shape);
+}
+
+// All operands over all letters, multiplied, and a sum over those that the result does not have.
+void einsum(NodeImport& node) {
+  Equation equation = parse_equation(node.text("equation", ""));
+  std::string letters = equation.result;
+  bool is_simple = equation.operands.size() == node.inputs() && stand_once(letters);
+  for (std::size_t n = 0; n < equation.operands.size() && is_simple; ++n) {
+    const std::string& own = equation.operands[n];
+    is_simple = stand_once(own) && node.rank(node.input(n)) == static_cast<i64>(own.size());
+    for (char letter : own) {
+      if (letters.find(letter) == letters.npos) letters += letter;
+    }
+  }
+  if (!is_simple) return node.fail("ellipses and diagonals are not supported");
+  Ints extents(letters.size(), 1), axes;
+  std::vector<ValueId> operands;
+  for (std::size_t n = 0; n < node.inputs(); ++n)
+    operands.push_back(over_letters(node, node.input(n), equation.operands[n], letters, extents));
+  ValueId all = node.broadcast(operands[0], extents);
+  for (std::size_t n = 1; n < operands.size(); ++n)
+    all = node.add("multiply", {}, {all, node.broadcast(operands[n], extents)});
+  for (std::size_t d = equation.result.size(); d < letters.size(); ++d) axes.push_back(static_cast<i64>(d));
+  node.result(0, axes.empty() ? all : node.add("reduce_sum", {{"axes", axes}}, {all}));
 }
 
 }  // namespace
@@ -56,6 +123,7 @@ ValueId product(NodeImport& node, ValueId a, ValueId b) {
 void add_products(Converters& table) {
   table["MatMul"] = [](NodeImport& node) { node.result(0, product(node, node.input(0), node.input(1))); };
   table["Gemm"] = gemm;
+  table["Einsum"] = einsum;
 }
 
 }  // namespace tw::graph::onnx

@@ -192,6 +192,31 @@ void gather_nd(NodeImport& node) {
   node.result(0, node.add("gather_nd", {{"batch", node.integer("batch_dims", 0)}}, {node.input(0), node.input(1)}));
 }
 
+void scatter_elements(NodeImport& node) {
+  if (node.text("reduction", "none") != "none") return node.fail("reductions are not supported");
+  ValueId x = node.input(0);
+  i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
+  node.result(0, node.add("scatter_elements", {{"axis", axis}}, {x, node.input(1), node.input(2)}));
+}
+
+void scatter_nd(NodeImport& node) {
+  if (node.text("reduction", "none") != "none") return node.fail("reductions are not supported");
+  node.result(0, node.add("scatter_nd", {}, {node.input(0), node.input(1), node.input(2)}));
+}
+
+void top_k(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints count = node.has_input(1) ? node.known_integers(1) : Ints{node.integer("k", 0)};
+  if (count.size() != 1) return node.fail("its number of elements is no number");
+  std::vector<ValueId> made = node.add_several("top_k",
+                                               {{"axis", node.axis(node.integer("axis", -1), node.rank(x))},
+                                                {"count", count[0]},
+                                                {"largest", node.integer("largest", 1)}},
+                                               {x});
+  node.result(0, made[0]);
+  node.result(1, made.back());
+}
+
 void triangle(NodeImport& node) {
   Ints offset = node.has_input(1) ? node.known_integers(1) : Ints{0};
   if (offset.size() != 1) return node.fail("its diagonal is no number");
@@ -322,6 +347,9 @@ void add_shapes(Converters& table) {
   table["Gather"] = gather;
   table["GatherElements"] = gather_elements;
   table["GatherND"] = gather_nd;
+  table["Scatter"] = table["ScatterElements"] = scatter_elements;
+  table["ScatterND"] = scatter_nd;
+  table["TopK"] = top_k;
   table["Trilu"] = triangle;
   table["OneHot"] = one_hot;
   table["Tile"] = tile;

@@ -129,6 +129,92 @@ TEST(Onnx, WhatCannotBeImportedIsSaidWithTheNode) {
   EXPECT_EQ(lines("test_reshape_one_dim"), "node `reshaped` (Reshape): input 1 is no constant");
 }
 
+// ---- files that are written here: fields of protobuf's wire format, numbered as in onnx.proto
+
+std::string varint(u64 value) {
+  std::string out;
+  for (; value >= 128; value >>= 7) out += static_cast<char>(value % 128 + 128);
+  return out + static_cast<char>(value);
+}
+std::string number(u64 field, u64 value) { return varint(field * 8) + varint(value); }
+std::string part(u64 field, const std::string& bytes) { return varint(field * 8 + 2) + varint(bytes.size()) + bytes; }
+
+std::string node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
+                 const std::string& attributes = "", const std::string& domain = "") {
+  std::string out;
+  for (const std::string& input : inputs) out += part(1, input);
+  return out + part(2, output) + part(4, op) + attributes + part(7, domain);
+}
+std::string axis(i64 value) { return part(5, part(1, "axis") + number(3, static_cast<u64>(value)) + number(20, 2)); }
+std::string value_info(const std::string& name, DType dtype, const std::vector<i64>& shape) {
+  std::string dims;
+  for (i64 extent : shape) dims += part(1, number(1, static_cast<u64>(extent)));
+  int type = dtype == DType::Bool ? 9 : 1;
+  return part(1, name) + part(2, part(1, number(1, static_cast<u64>(type)) + part(2, dims)));
+}
+std::string model(const std::string& graph, const std::string& functions = "") {
+  return number(1, 8) + part(8, number(2, 17)) + part(7, graph) + functions;
+}
+
+std::string imported(const std::string& bytes, const ImportOptions& options = {}) {
+  fs::path path = fs::path(testing::TempDir()) / "written.onnx";
+  std::ofstream(path, std::ios::binary) << bytes;
+  auto made = import_onnx(path.string(), options);
+  fs::remove(path);
+  auto* problems = std::get_if<ImportProblems>(&made);
+  return problems ? join(problems->lines, "\n") : to_string(std::get<Graph>(made));
+}
+
+// Its nodes stand in place of each call, with the call's attributes, and names inside are its own.
+TEST(Onnx, FunctionsOfTheModelAreInlined) {
+  std::string given = part(5, part(1, "axis") + part(21, "along"));
+  std::string function = part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("Softmax", {"a"}, "x", given)) +
+                         part(7, node("Exp", {"x"}, "y")) + part(10, "own");
+  auto along = [](i64 value) { return part(5, part(1, "along") + number(3, static_cast<u64>(value)) + number(20, 2)); };
+  std::string graph = part(1, node("rows", {"x"}, "b", along(0), "own")) +
+                      part(1, node("rows", {"b"}, "c", "", "own")) + part(2, "g") +
+                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("c", DType::F32, {2, 3}));
+  EXPECT_EQ(imported(model(graph, part(25, function))),
+            "graph g\n"
+            "  input x: f32[2, 3]\n"
+            "  x_1: f32[2, 3] = softmax(x; axis = 0)\n"
+            "  y: f32[2, 3] = exponential(x_1)\n"
+            "  x_2: f32[2, 3] = softmax(y; axis = 1)\n"
+            "  y_1: f32[2, 3] = exponential(x_2)\n"
+            "  output y_1\n");
+  std::string endless =
+      part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("rows", {"a"}, "y", "", "own")) + part(10, "own");
+  EXPECT_NE(imported(model(graph, part(25, endless))).find("nested deeper than 64"), std::string::npos);
+  EXPECT_EQ(imported(model(graph)),
+            "node `b` (rows): operators of `own` are not supported\n"
+            "node `c` (rows): operators of `own` are not supported");
+}
+
+TEST(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
+  auto branch = [](const char* name, const std::string& op) {
+    std::string graph =
+        part(1, node(op, {"x"}, cat("of_", name))) + part(12, value_info(cat("of_", name), DType::F32, {2}));
+    return part(5, part(1, name) + part(6, graph) + number(20, 5));
+  };
+  std::string choice = node("If", {"c"}, "y", branch("then_branch", "Exp") + branch("else_branch", "Log"));
+  std::string graph = part(1, choice) + part(2, "g") + part(11, value_info("c", DType::Bool, {})) +
+                      part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
+  ImportOptions no;
+  no.constants["c"] = HostArray::zeros(DType::Bool, {});
+  EXPECT_NE(imported(model(graph), no).find("of_else_branch: f32[2] = logarithm(x)\n  output of_else_branch\n"),
+            std::string::npos);
+  EXPECT_EQ(imported(model(graph)), "node `y` (If): its condition is no constant");
+}
+
+TEST(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
+  std::string graph = part(1, node("Foo", {"x"}, "a")) + part(1, node("Exp", {"a"}, "b")) +
+                      part(1, node("Softmax", {"x"}, "c", axis(7))) + part(1, node("Log", {"c"}, "y")) + part(2, "g") +
+                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
+  EXPECT_EQ(imported(model(graph)),
+            "node `a` (Foo): this operator is not supported\n"
+            "node `c` (Softmax): there is no dimension 7 of 2");
+}
+
 // A file that somebody damaged gives a graph or problems.
 TEST(Onnx, DamagedFilesAreRefusedOrImported) {
   if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
