@@ -8,6 +8,7 @@
 
 #include "dsl/base/text.h"
 #include "sampler/strategies/evolutionary.h"
+#include "tests/support/parsed.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
@@ -82,7 +83,13 @@ class FirstKernel : public testing::Test {
   }
 
   rules::Library library_ = rules::Library::built_in();
-  TuneTask task_ = task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}});
+  static TuneTask task() {
+    TuneTask made = task_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}});
+    made.target = test::parsed_target("cpu -mcpu=rocketlake -threads=1");  // the same code on every machine
+    made.target.vector_bits = 256, made.target.vector_registers = 16;
+    return made;
+  }
+  TuneTask task_ = task();
   CandidateSpace space_ = space_of(library_, task_);
 };
 
