@@ -23,9 +23,10 @@ constexpr IntegerFunction kFunctions[] = {
 
 class ConstantEvaluator : public ListLanguage {
  public:
+  using ListLanguage::item;
   using ListLanguage::ListLanguage;
 
-  Found item(const ast::Expr* e, const Names& scope) override {
+  Found element(const ast::Expr* e, const Names& scope) override {
     switch (e->kind) {
       case ast::Kind::Int:
         return ast::as<ast::Int>(e)->value;
@@ -39,12 +40,6 @@ class ConstantEvaluator : public ListLanguage {
         return binary(ast::as<ast::Binary>(e), scope);
       case ast::Kind::Call:
         return call(ast::as<ast::Call>(e), scope);
-      case ast::Kind::List:
-        return list(ast::as<ast::List>(e), scope);
-      case ast::Kind::Comprehension:
-        return comprehension(ast::as<ast::Comprehension>(e), scope);
-      case ast::Kind::Quantifier:
-        return quantifier(ast::as<ast::Quantifier>(e), scope);
       case ast::Kind::Index:
         return index(ast::as<ast::Index>(e), scope);
       case ast::Kind::If: {

@@ -61,6 +61,28 @@ ListLanguage::Found ListLanguage::made(Span span, Items items) {
   return count(span, items.size() + 1) ? Found(list_of(std::move(items))) : std::nullopt;
 }
 
+ListLanguage::Found ListLanguage::item(const ast::Expr* e, const Names& scope) {
+  switch (e->kind) {
+    case ast::Kind::List:
+      return list(ast::as<ast::List>(e), scope);
+    case ast::Kind::Comprehension:
+      return comprehension(ast::as<ast::Comprehension>(e), scope);
+    case ast::Kind::Quantifier:
+      return quantifier(ast::as<ast::Quantifier>(e), scope);
+    default:
+      return element(e, scope);
+  }
+}
+
+// What `for x in xs` and `all(x in xs: ..)` go through.
+std::optional<std::vector<Meaning>> ListLanguage::list_over(const ast::Expr* e, const Names& scope) {
+  Found over = item(e, scope);
+  if (!over) return std::nullopt;
+  const Items* items = items_of(*over);
+  if (!items) return fail(e->span, "expected a list");
+  return *items;
+}
+
 ListLanguage::Found ListLanguage::list(const ast::List* e, const Names& scope) {
   Items items;
   for (const ast::Expr* one : e->items) {
@@ -88,10 +110,8 @@ bool ListLanguage::bind(const Array<const ast::Name*>& names, const Meaning& to,
 }
 
 ListLanguage::Found ListLanguage::comprehension(const ast::Comprehension* e, const Names& scope) {
-  Found over = item(e->over, scope);
-  if (!over) return std::nullopt;
-  const Items* items = items_of(*over);
-  if (!items) return fail(e->over->span, "expected a list");
+  std::optional<Items> items = list_over(e->over, scope);
+  if (!items) return std::nullopt;
   Items out;
   for (const Meaning& one : *items) {
     Names inside(&scope);
@@ -111,10 +131,8 @@ ListLanguage::Found ListLanguage::comprehension(const ast::Comprehension* e, con
 }
 
 ListLanguage::Found ListLanguage::quantifier(const ast::Quantifier* e, const Names& scope) {
-  Found over = item(e->over, scope);
-  if (!over) return std::nullopt;
-  const Items* items = items_of(*over);
-  if (!items) return fail(e->over->span, "expected a list");
+  std::optional<Items> items = list_over(e->over, scope);
+  if (!items) return std::nullopt;
   Items conditions;
   for (const Meaning& one : *items) {
     Names inside(&scope);
@@ -133,7 +151,7 @@ ListLanguage::Found ListLanguage::folded(BinaryOp op, Span span, const Items& it
   return sum;
 }
 
-// Of `xs[p]` and of the ends of a slice: negative ones count from the end.
+// The value of p in `xs[p]`, or of an end of a slice; negative ones count from the end.
 std::optional<i64> ListLanguage::position(const ast::Expr* e, i64 length, const Names& scope) {
   Found found = item(e, scope);
   if (!found) return std::nullopt;

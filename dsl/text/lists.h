@@ -17,25 +17,28 @@ class ListLanguage {
  protected:
   using Found = std::optional<Meaning>;  // nothing after an error
 
-  // An element or a list.
-  virtual Found item(const ast::Expr* expr, const Names& scope) = 0;
-  // Of two elements.
+  // What an expression stands for: an element or a list.
+  Found item(const ast::Expr* e, const Names& scope);
+  // The same of an expression that is not written as a list. It may still be one, as a name or a call.
+  virtual Found element(const ast::Expr* e, const Names& scope) = 0;
+  // The result of an operation on two elements.
   virtual Found combine(BinaryOp op, Span span, const Meaning& a, const Meaning& b) = 0;
   virtual Meaning truth(bool value) = 0;
 
   std::nullopt_t fail(Span span, std::string message, std::string note = "");
-  Found list(const ast::List* e, const Names& scope);
-  Found comprehension(const ast::Comprehension* e, const Names& scope);
-  Found quantifier(const ast::Quantifier* e, const Names& scope);
   // xs[0], xs[-1], xs[1:]
   Found part(const ast::Index* e, const Meaning& of, const Names& scope);
   Found joined(Span span, const Meaning& a, const Meaning& b);
-  // A call of a list function; also min(xs) and max(xs).
+  // A call of one of the functions on lists; also of min(xs) and max(xs).
   Found list_function(const ast::Call* e, Str name, const std::vector<Meaning>& arguments);
 
   Errors& errors_;
 
  private:
+  Found list(const ast::List* e, const Names& scope);
+  Found comprehension(const ast::Comprehension* e, const Names& scope);
+  Found quantifier(const ast::Quantifier* e, const Names& scope);
+  std::optional<std::vector<Meaning>> list_over(const ast::Expr* e, const Names& scope);
   bool count(Span span, std::size_t elements);  // against the limit of all lists
   Found made(Span span, std::vector<Meaning> items);
   Found search(const ast::Call* e, Str name, const std::vector<Meaning>& items, std::optional<i64> number);

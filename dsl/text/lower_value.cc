@@ -78,7 +78,7 @@ std::optional<te::Value> ValueLowering::value_of(const Meaning& meaning, Span sp
   return fail(span, "expected a value, found a list");
 }
 
-ListLanguage::Found ValueLowering::item(const ast::Expr* e, const Names& scope) {
+ListLanguage::Found ValueLowering::element(const ast::Expr* e, const Names& scope) {
   if (++steps_ > kMaxSteps) return fail(e->span, "this workload is too large");
   switch (e->kind) {
     case ast::Kind::Int:
@@ -99,12 +99,6 @@ ListLanguage::Found ValueLowering::item(const ast::Expr* e, const Names& scope) 
       return call(ast::as<ast::Call>(e), scope);
     case ast::Kind::Index:
       return index(ast::as<ast::Index>(e), scope);
-    case ast::Kind::List:
-      return list(ast::as<ast::List>(e), scope);
-    case ast::Kind::Comprehension:
-      return comprehension(ast::as<ast::Comprehension>(e), scope);
-    case ast::Kind::Quantifier:
-      return quantifier(ast::as<ast::Quantifier>(e), scope);
     default:
       return fail(e->span, cat("expected a value, found `", ast::to_string(e), "`"));
   }

@@ -18,7 +18,7 @@ class ValueLowering : private ListLanguage {
 
  private:
   using Maybe = std::optional<te::Value>;
-  Found item(const ast::Expr* e, const Names& scope) override;
+  Found element(const ast::Expr* e, const Names& scope) override;
   Found combine(BinaryOp op, Span span, const Meaning& a, const Meaning& b) override;
   Meaning truth(bool value) override;
   Maybe value(const ast::Expr* e, const Names& scope);
