@@ -8,8 +8,9 @@
 namespace tw::graph {
 namespace {
 
-// Constants of so many elements are computed; beyond the second number only if they do not become larger by it.
-constexpr i64 kMostFolded = 1 << 16, kSmall = 64;
+// An operator on constants is computed at once if its result has at most kSmall elements, or at most kMostFolded and no
+// more than the largest operand, and if that takes at most kMostFoldingSteps of the interpreter.
+constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kAnySteps = i64{1} << 40;
 
 constexpr const char* kOperatorsPath = "graph/operators.tw";
 
@@ -28,17 +29,18 @@ std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArgu
   return definition.finish();
 }
 
-// Of a program whose operands come first.
+// The outputs of a program whose first parameters are the operands. Nothing, and why in `error`, which is "" if it
+// takes more steps than these.
 std::optional<std::vector<HostArray>> computed(const Program& program, const std::vector<const HostArray*>& operands,
-                                               std::string& error) {
+                                               i64 most_steps, std::string& error) {
   std::vector<HostArray> arrays;
   for (std::size_t i = 0; i < program.params.size(); ++i) {
     const Param& param = program.params[i];
     arrays.push_back(i < operands.size() ? *operands[i] : HostArray::like(param.buffer));
   }
-  InterpretOptions options{.max_steps = i64{1} << 40, .max_bytes = i64{1} << 40};
-  error = interpret(program, arrays, options);
-  if (!error.empty()) return std::nullopt;
+  i64 steps = 0;
+  error = interpret(program, arrays, {.max_steps = most_steps, .max_bytes = i64{1} << 40, .steps_taken = &steps});
+  if (!error.empty()) return error = steps > most_steps ? "" : error, std::nullopt;
   arrays.erase(arrays.begin(), arrays.begin() + static_cast<std::ptrdiff_t>(operands.size()));
   return arrays;
 }
@@ -114,10 +116,10 @@ std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, Wor
   std::vector<ValueId> made;
   bool are_known = std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; });
   if (are_known && elements <= std::min(most, kMostFolded)) {
-    std::optional<std::vector<HostArray>> folded = computed(program->program, known, error);
-    if (!folded) return std::nullopt;
-    for (HostArray& array : *folded) made.push_back(constant(name, std::move(array)));
-    return made;
+    std::optional<std::vector<HostArray>> folded = computed(program->program, known, kMostFoldingSteps, error);
+    if (!folded && !error.empty()) return std::nullopt;
+    for (std::size_t i = 0; folded && i < folded->size(); ++i) made.push_back(constant(name, std::move((*folded)[i])));
+    if (folded) return made;
   }
   for (OperandType& type : results) made.push_back(value(name, std::move(type)));
   graph_.nodes.push_back({op, std::move(arguments), inputs, made});
@@ -158,7 +160,7 @@ std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::ve
     if (!program) return std::nullopt;
     std::vector<const HostArray*> operands;
     for (ValueId input : node.inputs) operands.push_back(array_of(input));
-    std::optional<std::vector<HostArray>> results = computed(program->program, operands, error);
+    std::optional<std::vector<HostArray>> results = computed(program->program, operands, kAnySteps, error);
     if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) arrays[node.outputs[i]] = std::move((*results)[i]);
   }

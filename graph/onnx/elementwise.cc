@@ -12,23 +12,23 @@ Converter unary(const char* op) {
   return [op](NodeImport& node) { node.result(0, node.add(op, {}, {node.input(0)})); };
 }
 
-ValueId pair(NodeImport& node, const char* op, ValueId a, ValueId b) {
+ValueId combined(NodeImport& node, const char* op, ValueId a, ValueId b) {
   std::vector<i64> shape = common_shape({node.shape(a), node.shape(b)});
   return node.add(op, {}, {node.broadcast(a, shape), node.broadcast(b, shape)});
 }
 
 Converter binary(const char* op) {
-  return [op](NodeImport& node) { node.result(0, pair(node, op, node.input(0), node.input(1))); };
+  return [op](NodeImport& node) { node.result(0, combined(node, op, node.input(0), node.input(1))); };
 }
 
 Converter swapped(const char* op) {
-  return [op](NodeImport& node) { node.result(0, pair(node, op, node.input(1), node.input(0))); };
+  return [op](NodeImport& node) { node.result(0, combined(node, op, node.input(1), node.input(0))); };
 }
 
-// Of any number of operands, from left to right.
+// Combines all operands, from left to right.
 ValueId folded(NodeImport& node, const char* op) {
   ValueId all = node.input(0);
-  for (std::size_t i = 1; i < node.inputs(); ++i) all = pair(node, op, all, node.input(i));
+  for (std::size_t i = 1; i < node.inputs(); ++i) all = combined(node, op, all, node.input(i));
   return all;
 }
 
@@ -101,7 +101,7 @@ void gelu(NodeImport& node) {
 // With `fmod` the remainder has the sign of the dividend.
 void modulo(NodeImport& node) {
   bool is_truncated = node.integer("fmod", 0) != 0 || is_float(node.dtype(node.input(0)));
-  node.result(0, pair(node, is_truncated ? "remainder" : "modulo", node.input(0), node.input(1)));
+  node.result(0, combined(node, is_truncated ? "remainder" : "modulo", node.input(0), node.input(1)));
 }
 
 // Zero within lambda of zero; what is left moves towards it by the bias.
@@ -116,9 +116,9 @@ void shrink(NodeImport& node) {
 
 void power(NodeImport& node) {
   ValueId a = node.input(0), b = node.input(1);
-  if (node.dtype(a) == node.dtype(b) && is_float(node.dtype(a))) return node.result(0, pair(node, "power", a, b));
+  if (node.dtype(a) == node.dtype(b) && is_float(node.dtype(a))) return node.result(0, combined(node, "power", a, b));
   DType wide = node.dtype(a) == DType::F64 ? DType::F64 : DType::F32;
-  ValueId made = pair(node, "power", node.cast(a, wide), node.cast(b, wide));
+  ValueId made = combined(node, "power", node.cast(a, wide), node.cast(b, wide));
   node.result(0, node.cast(made, node.dtype(a)));
 }
 

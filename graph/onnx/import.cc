@@ -165,10 +165,10 @@ class ModelImport {
 
   // `If` with a condition that is known: its branch in its place.
   void branch(const proto::NodeProto& node) {
-    NodeImport import(node, opset_, builder_, values_);
-    std::vector<i64> condition = import.known_integers(0);
+    NodeImport choice(node, opset_, builder_, values_);
+    std::vector<i64> condition = choice.known_integers(0);
     const proto::AttributeProto* chosen =
-        condition.size() == 1 ? import.find(condition[0] ? "then_branch" : "else_branch") : nullptr;
+        condition.size() == 1 ? choice.find(condition[0] ? "then_branch" : "else_branch") : nullptr;
     if (!chosen) return problem(cat(describe(node), ": its condition is no constant"));
     data(chosen->g());
     nodes(chosen->g().node());
@@ -179,9 +179,9 @@ class ModelImport {
   }
 
   void convert(const proto::NodeProto& node, const Converter& converter) {
-    NodeImport import(node, opset_, builder_, values_);
-    converter(import);
-    if (import.has_failed()) problem(cat(describe(node), ": ", import.problem()));
+    NodeImport made(node, opset_, builder_, values_);
+    converter(made);
+    if (made.has_failed()) problem(cat(describe(node), ": ", made.problem()));
   }
 
   void outputs() {

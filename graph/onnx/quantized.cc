@@ -65,7 +65,7 @@ void dynamic_quantize(NodeImport& node) {
   node.result(2, zero);
 }
 
-// Both operands without their zero points: inputs `zeros` and `zeros + 1` (or as given) where they are there.
+// Both operands without their zero points. The numbers are those of inputs; a zero point that is left out is 0.
 struct Operands {
   ValueId a, b;
 };
@@ -88,7 +88,7 @@ void matmul_integer(NodeImport& node) {
   node.result(0, product(node, a, b));
 }
 
-// Sums of products back to the scale of the result: inputs `scale` and `zero` are those of y.
+// Sums of products brought to the scale of the result. The numbers are those of inputs.
 void requantized(NodeImport& node, ValueId sums, std::size_t a_scale, std::size_t b_scale, std::size_t scale,
                  std::size_t zero, i64 axis) {
   ValueId x = node.cast(sums, DType::F32);

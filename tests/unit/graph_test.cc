@@ -38,6 +38,18 @@ TEST(GraphBuilder, ConstantsOfConstantsAreComputedWhereTheyStaySmall) {
   EXPECT_FALSE(builder.data((*wide)[0]));
 }
 
+// Else a file could keep its import busy for hours.
+TEST(GraphBuilder, ConstantsThatTakeLongStayOperators) {
+  GraphBuilder builder("g");
+  std::string error;
+  ValueId a = builder.constant("a", HostArray::zeros(DType::F32, {256, 4096}));
+  ValueId b = builder.constant("b", HostArray::zeros(DType::F32, {4096, 256}));
+  auto product = builder.add("matmul", {}, {a, b}, "p", error);
+  ASSERT_TRUE(product) << error;
+  EXPECT_FALSE(builder.data((*product)[0]));
+  EXPECT_EQ(builder.finish().nodes.size(), 1u);
+}
+
 TEST(GraphBuilder, NamesAreUnique) {
   GraphBuilder builder("g");
   std::vector<ValueId> values;
