@@ -11,7 +11,7 @@ namespace tw {
 // What becomes of a loop around a store: it stays a loop, or lowering unrolls or vectorizes it.
 enum class BodyRole : u8 { Outer, Unrolled, Vector };
 
-// Of all executions of a store in one call.
+// What all executions of a store in one call move.
 struct CacheLines {
   // Cache lines that come from or go beyond L1, L2, L3: read ahead by the hardware, or not.
   std::array<double, 3> streamed_lines{}, strided_lines{};
@@ -75,7 +75,7 @@ class CacheTraffic {
   double line_;                  // bytes
   double program_bytes_ = 0;     // of all parameters that the call touches
   std::vector<bool> is_counted_;
-  // Of the store at hand.
+  // These belong to the store that of() was called for.
   u32 depth_ = 0;
   std::vector<double> extents_;  // of its loops
   std::vector<Operand> operands_;

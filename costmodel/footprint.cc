@@ -80,7 +80,7 @@ bool Footprints::grow(const FlatProgram& program, const Use& use, u32 dimension,
   return grows;
 }
 
-// Of the box around those of all accesses.
+// The extent of a dimension of the box around all accesses of the use.
 double Footprints::extent(const FlatProgram& program, const Use& use, u32 dimension) const {
   double low = boxes_[0].low[dimension], high = boxes_[0].high[dimension];
   for (u32 a = 1; a < use.accesses; ++a) {

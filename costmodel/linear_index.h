@@ -63,7 +63,7 @@ class LinearScope {
   void reset(u32 variables);
   void bind_loop(const Var* var, int position, i64 extent);
   void bind_zero(const Var* var);  // a loop of one iteration
-  // Of an iter, which its value does not use. The result is valid until the next iter is bound.
+  // Gives an iter its value, in which it does not occur itself. The result is valid until the next iter is bound.
   const LinearIndex& bind(const Var* var, const Expr* value, int depth);
   // The index over loops at positions below `depth`.
   void evaluate(const Expr* expr, int depth, LinearIndex& out) const;
@@ -80,7 +80,7 @@ class LinearScope {
   };
   // These add `factor` times the expression to an index.
   void add_to(const Expr* expr, double factor, LinearIndex& out) const;
-  bool moves(u32 id) const;
+  bool moves(u32 id) const;  // does a loop move this variable?
   void add_variable(u32 id, double factor, LinearIndex& out) const;
   void add_binary(const Binary* expr, double factor, LinearIndex& out) const;
   Meaning& meaning(const Var* var);

@@ -83,8 +83,23 @@ std::string outcome(const fs::path& folder) {
   return "";
 }
 
-TEST(Onnx, NodeTestsThatAreImportedAreRight) {
-  if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
+// Files that are written here.
+class Onnx : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (onnx_operators().empty()) GTEST_SKIP() << "built without libonnx";
+  }
+};
+// Files of ONNX's own tests.
+class OnnxCases : public Onnx {
+ protected:
+  void SetUp() override {
+    Onnx::SetUp();
+    if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
+  }
+};
+
+TEST_F(OnnxCases, NodeTestsThatAreImportedAreRight) {
   int right = 0;
   for (const fs::path& folder : cases()) {
     std::string what = outcome(folder);
@@ -94,8 +109,7 @@ TEST(Onnx, NodeTestsThatAreImportedAreRight) {
   EXPECT_GE(right, 710) << "of " << cases().size();
 }
 
-TEST(Onnx, AGraphAsText) {
-  if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
+TEST_F(OnnxCases, AGraphAsText) {
   auto imported = import_onnx((kCases / "test_gemm_all_attributes" / "model.onnx").string());
   ASSERT_TRUE(std::holds_alternative<Graph>(imported));
   EXPECT_EQ(to_string(std::get<Graph>(imported)),
@@ -117,14 +131,13 @@ TEST(Onnx, AGraphAsText) {
             "  output y_8\n");
 }
 
-TEST(Onnx, WhatCannotBeImportedIsSaidWithTheNode) {
+TEST_F(OnnxCases, WhatCannotBeImportedIsSaidWithTheNode) {
   auto lines = [](const char* name) {
     auto imported = import_onnx((kCases / name / "model.onnx").string());
     auto* problems = std::get_if<ImportProblems>(&imported);
     return problems ? join(problems->lines, "\n") : std::string("imported");
   };
   EXPECT_NE(lines("no_such_case").find("cannot be read, is no ONNX file or is damaged"), std::string::npos);
-  if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
   EXPECT_EQ(lines("test_det_2d"), "node `y` (Det): this operator is not supported");
   EXPECT_EQ(lines("test_reshape_one_dim"), "node `reshaped` (Reshape): input 1 is no constant");
 }
@@ -166,7 +179,7 @@ std::string imported(const std::string& bytes, const ImportOptions& options = {}
 }
 
 // Its nodes stand in place of each call, with the call's attributes, and names inside are its own.
-TEST(Onnx, FunctionsOfTheModelAreInlined) {
+TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
   std::string given = part(5, part(1, "axis") + part(21, "along"));
   std::string function = part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("Softmax", {"a"}, "x", given)) +
                          part(7, node("Exp", {"x"}, "y")) + part(10, "own");
@@ -190,7 +203,7 @@ TEST(Onnx, FunctionsOfTheModelAreInlined) {
             "node `c` (rows): operators of `own` are not supported");
 }
 
-TEST(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
+TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
   auto branch = [](const char* name, const std::string& op) {
     std::string graph =
         part(1, node(op, {"x"}, cat("of_", name))) + part(12, value_info(cat("of_", name), DType::F32, {2}));
@@ -206,7 +219,38 @@ TEST(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
   EXPECT_EQ(imported(model(graph)), "node `y` (If): its condition is no constant");
 }
 
-TEST(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
+TEST_F(Onnx, OpenDimensionsNeedAShape) {
+  std::string open =
+      part(1, "x") + part(2, part(1, number(1, 1) + part(2, part(1, part(2, "batch")) + part(1, number(1, 3)))));
+  std::string graph =
+      part(1, node("Exp", {"x"}, "y")) + part(2, "g") + part(11, open) + part(12, value_info("y", DType::F32, {2, 3}));
+  EXPECT_EQ(imported(model(graph)), "input `x` has an open dimension `batch`: say its shape");
+  ImportOptions options;
+  options.shapes["x"] = {5, 3};
+  EXPECT_NE(imported(model(graph), options).find("y: f32[5, 3] = exponential(x)"), std::string::npos);
+}
+
+// Data of a constant in a file of its own, which must lie beside the model and be long enough.
+TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
+  fs::path data = fs::path(testing::TempDir()) / "weights.bin";
+  std::ofstream(data, std::ios::binary) << std::string(8, 'x');
+  auto with = [](const std::string& location, i64 extent) {
+    std::string entry = part(13, part(1, "location") + part(2, location));
+    std::string tensor = number(1, static_cast<u64>(extent)) + number(2, 1) + part(8, "w") + entry + number(14, 1);
+    std::string graph = part(1, node("Exp", {"x"}, "y")) + part(2, "g") + part(5, tensor) +
+                        part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
+    return imported(model(graph));
+  };
+  EXPECT_NE(with("weights.bin", 2).find("const w: f32[2]"), std::string::npos);
+  EXPECT_EQ(with("weights.bin", 3), "constant `w`: `weights.bin` does not have its data");
+  EXPECT_EQ(with("weights.bin", i64{1} << 31), "constant `w`: `weights.bin` does not have its data");
+  EXPECT_EQ(with("no.bin", 2), "constant `w`: `no.bin` does not have its data");
+  for (const char* outside : {"../weights.bin", "a/../../weights.bin", "/etc/passwd"})
+    EXPECT_NE(with(outside, 2).find("which is not beside the model"), std::string::npos) << outside;
+  fs::remove(data);
+}
+
+TEST_F(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
   std::string graph = part(1, node("Foo", {"x"}, "a")) + part(1, node("Exp", {"a"}, "b")) +
                       part(1, node("Softmax", {"x"}, "c", axis(7))) + part(1, node("Log", {"c"}, "y")) + part(2, "g") +
                       part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
@@ -216,8 +260,7 @@ TEST(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
 }
 
 // A file that somebody damaged gives a graph or problems.
-TEST(Onnx, DamagedFilesAreRefusedOrImported) {
-  if (cases().empty()) GTEST_SKIP() << "libonnx-testdata is not installed";
+TEST_F(OnnxCases, DamagedFilesAreRefusedOrImported) {
   std::vector<fs::path> all = cases();
   fs::path path = fs::path(testing::TempDir()) / "damaged.onnx";
   Rng rng(7);
