@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/compile_only.h"
 #include "cli/devices.h"
+#include "cli/interrupt.h"
 #include "cli/model_file.h"
 #include "cli/open_list.h"
 #include "cli/progress.h"
@@ -42,22 +43,6 @@ struct Options {
   int finalists = 8;
   bool dry_run = false, replay_measurements = false, compile_only = false, json = false;
 };
-
-std::atomic<bool> stop_wanted{false};
-
-// The first Ctrl-C asks the search to finish its trial; the second ends the program at once (what
-// was measured is stored anyway).
-void on_interrupt(int) {
-  if (stop_wanted.exchange(true)) _exit(Interrupted);
-}
-
-void catch_interrupts() {
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
-}
 
 // Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {

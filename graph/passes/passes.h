@@ -1,0 +1,17 @@
+// Passes over graphs, one file each. Each gives a graph that computes the same, up to rounding.
+#pragma once
+#include "graph/graph.h"
+
+namespace tw::graph {
+
+// Without nodes and constants that no output needs.
+Graph remove_unused(const Graph& graph);
+// Scales per channel behind a convolution, as of a batch normalisation, become part of its weights.
+Graph fold_scales(const Graph& graph);
+// Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
+Graph channels_last(const Graph& graph);
+
+// All of them, in order.
+Graph simplified(const Graph& graph);
+
+}  // namespace tw::graph

@@ -1,0 +1,37 @@
+// From a graph to the plan of a library: groups of nodes become kernels, each different program once, and constants are
+// packed as these want them. Kernels come from a database or, without trials, from the draft model. Nothing is measured.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/fusion.h"
+#include "runtime/export/export.h"
+#include "sampler/search/tune.h"
+
+namespace tw {
+
+struct ModelOptions {
+  std::string library;  // a C identifier
+  Target target;
+  Database* database = nullptr;  // of tuned kernels; null = none
+  MachineRates rates = {};
+  u64 seed = 0;
+  int threads = 1;  // that compile
+  std::function<bool()> stop = {};
+};
+
+// The different programs of a graph's groups.
+struct ModelTasks {
+  graph::FusedGraph fused;
+  std::vector<TuneTask> tasks;         // weighted by how often they run
+  std::vector<std::size_t> task_of;    // of each group
+};
+ModelTasks model_tasks(const graph::Graph& graph, const Target& target);
+
+// Nothing, and why in `error`.
+std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
+                                        std::string& error);
+
+}  // namespace tw
