@@ -2,10 +2,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
-#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_library.h"
@@ -21,6 +22,7 @@ struct Options {
   int threads = 1;
   double seconds = 0;
   u64 seed = 0;
+  bool profile = false;
 };
 
 // "x=x.npy" or, for the only one, "x.npy".
@@ -75,12 +77,39 @@ bool write_outputs(const Options& options, const ModelLibrary& model, const std:
   return true;
 }
 
+// A row for each kernel, the one that takes longest first.
+int print_profile(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& inputs) {
+  std::string error;
+  std::vector<double> times = time_steps(model, inputs, options.threads, std::max(1.0, options.seconds), error);
+  if (!error.empty()) return say(error), Environment;
+  struct Sum {
+    double seconds = 0;
+    int calls = 0;
+  };
+  std::map<std::string, Sum> sums;
+  double all = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    Sum& sum = sums[model.steps[i].kernel];
+    sum.seconds += times[i], ++sum.calls, all += times[i];
+  }
+  std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
+  std::ranges::stable_sort(sorted, std::greater(), [](const auto& row) { return row.second.seconds; });
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [kernel, sum] : sorted)
+    rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all), fmt::format("{}", sum.calls),
+                    show_time(sum.seconds / sum.calls), kernel});
+  rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "all steps"});
+  print_table({"time", "share", "calls", "each", "kernel"}, rows);
+  return Ok;
+}
+
 int run_folder(const Options& options) {
   std::string error;
   std::optional<ModelLibrary> model = open_model(options.model, error);
   if (!model) return say(error), Usage;
   std::optional<std::vector<HostArray>> inputs = read_inputs(options, *model);
   if (!inputs) return Usage;
+  if (options.profile) return print_profile(options, *model, *inputs);
   ModelRun run = run_model(*model, *inputs, options.threads, options.seconds);
   if (!run.error.empty()) return say(run.error), Environment;
   if (!write_outputs(options, *model, run.outputs)) return Usage;
@@ -107,6 +136,7 @@ int run_run(int count, char** words) {
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--threads", options.threads, "that run it").range(1, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
+  app.add_flag("--profile", options.profile, "say what each kernel takes instead");
   app.add_option("--seed", options.seed, "of random inputs");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return run_folder(options);

@@ -11,6 +11,9 @@ namespace {
 
 constexpr u32 kNone = ~0u;
 
+// Nodes that come together again behind one value.
+constexpr std::size_t kMostClaimed = 16;
+
 // A name of several operators stays readable.
 constexpr std::size_t kMostNames = 4;
 
@@ -31,10 +34,11 @@ class Fusion {
   FusedGraph run() {
     for (u32 n = 0; n < graph_.nodes.size(); ++n) {
       if (views_[n] || is_copied(n)) continue;
-      join_producer(n);
+      if (group_[n] == kNone) join_producer(n);
       if (group_[n] == kNone) group_[n] = new_group();
       members_[group_[n]].push_back(n);
       take_in_operands(n);
+      claim_readers(n);
     }
     FusedGraph fused;
     for (std::vector<u32>& nodes : members_) {
@@ -73,6 +77,37 @@ class Fusion {
         group_[n] = group_[maker];
       }
     }
+  }
+
+  // A result with several readers stays in its group where all that is made of it element by element comes together in
+  // one value, as x and sigmoid(x) in x * sigmoid(x): these nodes join the group.
+  void claim_readers(u32 n) {
+    if (graph_.nodes[n].outputs.size() != 1 || has_one_reader(graph_.nodes[n].outputs[0])) return;
+    std::set<ValueId> made{graph_.nodes[n].outputs[0]};
+    std::set<u32> pending, claimed;
+    for (ValueId next = *made.begin();;) {
+      if (is_output_.count(next) > 0 || claimed.size() > kMostClaimed) return;
+      pending.insert(readers_[next].begin(), readers_[next].end());
+      if (pending.empty()) return;
+      u32 first = *pending.begin();
+      pending.erase(pending.begin());
+      if (!can_join(first, made)) return;
+      claimed.insert(first);
+      next = graph_.nodes[first].outputs[0];
+      made.insert(next);
+      if (pending.empty()) break;
+    }
+    for (u32 member : claimed) group_[member] = group_[n];
+  }
+
+  // Is it element by element in these values?
+  bool can_join(u32 n, const std::set<ValueId>& made) const {
+    const Node& node = graph_.nodes[n];
+    if (views_[n] || is_copied(n) || forms_[n].has_reduction || node.outputs.size() != 1) return false;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (made.count(node.inputs[i]) > 0 && !forms_[n].same_place[i]) return false;
+    }
+    return true;
   }
 
   bool has_reduction(u32 group) const {

@@ -38,6 +38,22 @@ def transformer(name, attention):
     return Tensors(), list(outputs)
 
 
+def randomize(model, x):
+    """Makes weights that all start as the same number differ, and activations of order one, where batch norms set them."""
+    import torch
+
+    for parameter in model.parameters():
+        if parameter.min() == parameter.max():
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    if norms:
+        for norm in norms:
+            norm.train().momentum = 1.0  # the statistics of this run become its own
+        with torch.no_grad():
+            model(x)
+    return model.eval()
+
+
 def torch_model(name, batch=1, size=224, tokens=128, attention="sdpa", seed=0):
     """The model, its arguments by name, and the names of its outputs; every model of torchvision is known."""
     import torch
@@ -48,11 +64,11 @@ def torch_model(name, batch=1, size=224, tokens=128, attention="sdpa", seed=0):
         inputs = {"input_ids": torch.randint(model.model.config.vocab_size, (batch, tokens))}
         if name == "bert_base":
             inputs["attention_mask"] = torch.ones(batch, tokens, dtype=torch.int64)
-        return model.eval(), inputs, outputs
+        return randomize(model.eval(), None), inputs, outputs
     import torchvision
 
-    model = torchvision.models.get_model(name, weights=None)
-    return model.eval(), {"x": torch.randn(batch, 3, size, size)}, ["y"]
+    x = torch.randn(batch, 3, size, size)
+    return randomize(torchvision.models.get_model(name, weights=None).eval(), x), {"x": x}, ["y"]
 
 
 def export(name, path, opset, **options):

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 
 WARM_UP, FEWEST = 3, 5
+SAME_VALUES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 
 def random_inputs(path, seed):
@@ -27,8 +28,12 @@ def random_inputs(path, seed):
     graph = onnx.load(path).graph
     random = np.random.default_rng(seed)
     tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    rows = {node.input[1]: tables[node.input[0]][0] for node in graph.node
-            if node.op_type == "Gather" and node.input[0] in tables}
+    rows, origin = {}, {}
+    for node in graph.node:
+        if node.op_type in SAME_VALUES:
+            origin[node.output[0]] = origin.get(node.input[0], node.input[0])
+        elif node.op_type == "Gather" and node.input[0] in tables:
+            rows[origin.get(node.input[1], node.input[1])] = tables[node.input[0]][0]
     arrays = {}
     for entry in graph.input:
         if entry.name in tables:
@@ -92,14 +97,16 @@ def openvino_peer(path, inputs, options):
     request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
     for name, array in inputs.items():
         request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
-    yield "openvino", openvino.__version__.split("-")[0], request.infer
+    yield "openvino", openvino.__version__.split("-")[0], lambda: request.infer(share_outputs=True)
 
 
 def torch_peer(path, inputs, options):
     import torch
+    import torch._inductor.config
     from export import torch_model
 
     torch.set_num_threads(options.threads)
+    torch._inductor.config.freezing = True  # weights are constants, as they are for the other peers
     model, _, _ = torch_model(options.torch_name)
     arguments = [torch.from_numpy(array) for array in inputs.values()]
     for name, function in ("torch-eager", model), ("torch-compile", torch.compile(model)):

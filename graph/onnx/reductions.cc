@@ -138,9 +138,16 @@ ValueId scaled(NodeImport& node, ValueId x, std::size_t scale, std::size_t shift
 
 void layer_normalization(NodeImport& node) {
   ValueId x = node.input(0);
+  i64 first = node.axis(node.integer("axis", -1), node.rank(x));
+  double epsilon = node.real("epsilon", 1e-5);
+  if (node.has_failed()) return;
+  if (node.outputs() == 1) {
+    ValueId made = node.add("standardize", {{"first", first}}, {x, node.scalar(epsilon, node.dtype(x))});
+    return node.result(0, scaled(node, made, 1, 2, {}));
+  }
   Ints axes;
-  for (i64 d = node.axis(node.integer("axis", -1), node.rank(x)); d < node.rank(x); ++d) axes.push_back(d);
-  Normalized made = normalized(node, x, axes, node.real("epsilon", 1e-5));
+  for (i64 d = first; d < node.rank(x); ++d) axes.push_back(d);
+  Normalized made = normalized(node, x, axes, epsilon);
   node.result(0, scaled(node, made.value, 1, 2, {}));
   node.result(1, made.mean);
   node.result(2, made.inverse);

@@ -155,6 +155,11 @@ std::string scratch_definition(const ExportPlan& plan) {
 
 }  // namespace
 
+const char* name_of(ModelPlace::Where where) {
+  constexpr const char* names[] = {"input", "output", "memory", "weights"};
+  return names[static_cast<int>(where)];
+}
+
 std::string weights_header(std::string_view weights) {
   std::string header = weights_digest(weights);
   header.resize(kWeightsHeaderBytes, '\0');
@@ -189,8 +194,11 @@ std::string model_definitions(const ExportPlan& plan) {
 boost::json::object model_manifest(const ExportPlan& plan) {
   const ModelPlan& model = *plan.model;
   boost::json::array steps;
-  for (const ModelStep& step : model.steps)
-    steps.push_back({{"name", step.name}, {"kernel", plan.tasks[step.task].name}});
+  for (const ModelStep& step : model.steps) {
+    boost::json::array buffers;
+    for (const ModelPlace& at : step.buffers) buffers.push_back(boost::json::array{name_of(at.where), at.at});
+    steps.push_back({{"name", step.name}, {"kernel", plan.tasks[step.task].name}, {"buffers", buffers}});
+  }
   return {{"weights", plan.library + ".weights"},
           {"weight_bytes", model.weights.size()},
           {"memory_bytes", model.memory_bytes},

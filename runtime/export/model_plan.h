@@ -17,6 +17,7 @@ struct ModelPlace {
   Where where = Where::Memory;
   i64 at = 0;  // index of the input or output, else an offset in bytes
 };
+const char* name_of(ModelPlace::Where where);  // "input", "output", "memory", "weights"
 
 struct ModelStep {
   std::string name;                 // of what is computed, for people

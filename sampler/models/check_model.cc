@@ -101,6 +101,7 @@ std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
     const graph::Value& value = graph.values[input];
     HostArray array = HostArray::zeros(value.type.dtype, value.type.shape);
     fill_input(seed, value.name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
+    for (i64 i = 0; !is_float(array.dtype) && i < array.elements(); ++i) array.set(i, array.get(i) > 0 ? 1 : 0);
     inputs.push_back(std::move(array));
   }
   return inputs;
@@ -143,6 +144,7 @@ ModelDifference difference(const HostArray& expected, const HostArray& found) {
   double squares = 0, found_squares = 0, product = 0, errors = 0;
   for (i64 i = 0; i < expected.elements(); ++i) {
     double a = expected.get(i), b = found.get(i);
+    out.compared += std::isfinite(a);
     if (a == b || (std::isnan(a) && std::isnan(b))) {
       if (std::isfinite(a)) squares += a * a, found_squares += a * a, product += a * a;
       continue;
