@@ -58,10 +58,19 @@ class Fusion {
 
   bool has_one_reader(ValueId value) const { return readers_[value].size() == 1 && is_output_.count(value) == 0; }
 
-  // What every reader does for itself: constants that are the same along some dimensions.
+  // What every reader does for itself: values that are the same along some dimensions, and constants in another order,
+  // since packing reads them in any.
   bool is_copied(u32 n) const {
     const Node& node = graph_.nodes[n];
-    return node.op == "broadcast" && is_output_.count(node.outputs[0]) == 0 && !readers_[node.outputs[0]].empty();
+    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty()) return false;
+    return node.op == "broadcast" || (forms_[n].is_movement && is_constant(node));
+  }
+  bool is_constant(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId input) {
+      ValueId memory = memory_of(input);
+      return graph_.values[memory].data || (makers_[memory] != kNone && is_copied(makers_[memory]) &&
+                                            is_constant(graph_.nodes[makers_[memory]]));
+    });
   }
 
   // A node that reads what another group made at the places where it writes itself, joins that group: its result never

@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Makes BERT-base, as transformers has it, with random weights: y is the last hidden state, `pooled` the pooler's output.
-
-The attention mask is 1 for a token and 0 for padding."""
+"""Makes BERT-base, as transformers has it, with random weights: y is the last hidden state, `pooled` the pooler's."""
 import numpy as np
 from onnx import TensorProto
 
@@ -23,7 +21,7 @@ def bert_base(net, options):
     width, heads, blocks, words, longest = (32, 4, 2, 100, 32) if options.tiny else (768, 12, 12, 30522, 512)
     shape = (options.batch, options.tokens)
     ids = net.input("input_ids", shape, TensorProto.INT64)
-    mask = net.input("attention_mask", shape, TensorProto.INT64)
+    mask = net.input("attention_mask", shape, TensorProto.INT64)  # 1 for a token, 0 for padding
 
     # What is added to the scores of padding takes them to the lowest number there is.
     mask = net.cast(net.unsqueeze(net.unsqueeze(mask, 1), 2), TensorProto.FLOAT)

@@ -39,7 +39,7 @@ def transformer(name, attention):
 
 
 def randomize(model, x):
-    """Makes weights that all start as the same number differ, and activations of order one, where batch norms set them."""
+    """Noise for weights that all start as the same number; batch norms that make activations of order one."""
     import torch
 
     for parameter in model.parameters():
@@ -76,8 +76,8 @@ def export(name, path, opset, **options):
     import torch
 
     model, inputs, outputs = torch_model(name, **options)
-    torch.onnx.export(model, tuple(inputs.values()), path, input_names=list(inputs), output_names=outputs, opset_version=opset,
-                      dynamo=True, external_data=False, verbose=False)
+    torch.onnx.export(model, tuple(inputs.values()), path, input_names=list(inputs), output_names=outputs,
+                      opset_version=opset, dynamo=True, external_data=False, verbose=False)
     written = onnx.load(path)
     versions = ", ".join(f"{entry.domain} opset {entry.version}".strip() for entry in written.opset_import)
     return f"{versions}, {len(written.graph.node)} nodes, {path.stat().st_size / 1e6:.1f} MB"
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--size", type=int, default=224, help="height and width of the images")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of each text")
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa",
-                        help="of the texts: torch's own function (what transformers does if not asked), or plain products")
+                        help="in bert_base and gpt2: torch's own function, as transformers has it, or plain products")
     parser.add_argument("--opset", type=int, help="18 or later; torch's own choice if not given")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

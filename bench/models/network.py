@@ -1,4 +1,4 @@
-"""Builds networks as ONNX files: a value knows its shape, an operator is a method, and weights are random but repeatable.
+"""Builds networks as ONNX files: a value knows its shape, an operator is a method, weights are random but repeatable.
 
 Each of the recipes beside this file is a function (net, options) that returns its outputs by name; `main` reads the
 command line, runs the recipe and writes the file. Needs onnx and numpy only.
@@ -73,21 +73,22 @@ class Network:
         name = self.new_name("conv")
         padding = kernel // 2 if padding is None else padding
         batch, inputs, *size = x.shape
-        taps = inputs // groups * kernel * kernel
-        operands = [x, self.weight(f"{name}.weight", (channels, inputs // groups, kernel, kernel), gain / math.sqrt(taps))]
+        shape = (channels, inputs // groups, kernel, kernel)
+        operands = [x, self.weight(f"{name}.weight", shape, gain / math.sqrt(math.prod(shape[1:])))]
         if bias:
             operands.append(self.weight(f"{name}.bias", (channels,), 0.1))
         return self.node("Conv", operands, (batch, channels, *windows(size, kernel, stride, padding)), name=name,
-                         dilations=[1, 1], group=groups, kernel_shape=[kernel] * 2, pads=[padding] * 4, strides=[stride] * 2)
+                         dilations=[1, 1], group=groups, kernel_shape=[kernel] * 2, pads=[padding] * 4,
+                         strides=[stride] * 2)
 
     def conv_norm(self, x, channels, kernel, stride=1, groups=1, gain=RELU):
-        """A convolution and its batch norm. Exporters fold the norm into weights and bias, unless they are asked not to."""
+        """A convolution and its batch norm, which exporters fold into weights and bias unless they are asked not to."""
         y = self.conv(x, channels, kernel, stride, groups=groups, bias=not self.batch_norm, gain=gain)
         if not self.batch_norm:
             return y
         name = self.new_name("batchnormalization")
-        operands = [y, self.weight(f"{name}.weight", (channels,), 0.1, 1), self.weight(f"{name}.bias", (channels,), 0.1),
-                    self.weight(f"{name}.mean", (channels,), 0.1),
+        operands = [y, self.weight(f"{name}.weight", (channels,), 0.1, 1),
+                    self.weight(f"{name}.bias", (channels,), 0.1), self.weight(f"{name}.mean", (channels,), 0.1),
                     self.initializer(f"{name}.var", self.random.uniform(0.8, 1.25, channels).astype(np.float32))]
         return self.node("BatchNormalization", operands, y.shape, name=name, epsilon=1e-5, momentum=0.9)
 
@@ -233,7 +234,8 @@ class Network:
         for node in self.nodes:
             for field in (node.input, node.output):
                 field[:] = [renamed.get(value, value) for value in field]
-        infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, value.shape) for output, value in outputs.items()]
+        infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, value.shape)
+                 for output, value in outputs.items()]
         graph = helper.make_graph(self.nodes, name, self.inputs, infos, self.initializers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION,
                                   producer_name="tracewright")
@@ -247,15 +249,16 @@ def windows(size, kernel, stride, padding):
 
 
 def main(recipe, size=None, tokens=None, batch_norm=False):
-    """Reads the command line and writes what the recipe makes. Size and tokens are pairs: the usual one and the tiny one."""
+    """Reads the command line and writes what the recipe makes. Size and tokens are pairs: usual and tiny."""
     program = sys.modules["__main__"]
     parser = argparse.ArgumentParser(description=program.__doc__)
     parser.add_argument("--output", required=True, help="the file to write")
     parser.add_argument("--batch", type=int, default=1)
-    for name, pair, meaning in ("size", size, "height and width of the images"), ("tokens", tokens, "tokens of each text"):
+    for name, pair, what in ("size", size, "height and width of the images"), ("tokens", tokens, "tokens of each text"):
         if pair:
-            parser.add_argument(f"--{name}", type=int, help=f"{meaning}: {pair[0]} if not given, {pair[1]} if tiny")
-    parser.add_argument("--tiny", action="store_true", help="few channels and blocks, small inputs: the same structure, for tests")
+            parser.add_argument(f"--{name}", type=int, help=f"{what}: {pair[0]} if not given, {pair[1]} if tiny")
+    parser.add_argument("--tiny", action="store_true",
+                        help="few channels and blocks, small inputs: the same structure, for tests")
     if batch_norm:
         parser.add_argument("--batch-norm", action="store_true", help="leave the BatchNormalization nodes in")
     parser.add_argument("--seed", type=int, default=0, help="of the weights")

@@ -3,7 +3,7 @@
 
   python bench/models/peers.py resnet18.onnx --threads 1 --seconds 5 --peers onnxruntime,openvino
   python bench/models/peers.py resnet18.onnx --peers torch --torch-name resnet18     the same network from torchvision
-  python bench/models/peers.py resnet18.onnx --save FOLDER     also FOLDER/resnet18/{x,y}.npy: inputs, outputs to compare
+  python bench/models/peers.py resnet18.onnx --save FOLDER     also FOLDER/resnet18/{x,y}.npy: inputs and outputs
 
 One JSON object a line: {"model", "peer", "version", "threads", "runs", "median_ms", "min_ms"}. What is not installed is
 named on standard error and left out. Inputs are random and the same each time. Needs onnx.
@@ -24,7 +24,7 @@ SAME_VALUES = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 
 def random_inputs(path, seed):
-    """An array for each input: normal numbers, rows of a table for its indices, ones for masks. Open dimensions are 1."""
+    """An array for each input: normal numbers, rows of the table they index, ones for masks. Open dimensions are 1."""
     graph = onnx.load(path).graph
     random = np.random.default_rng(seed)
     tables = {tensor.name: tensor.dims for tensor in graph.initializer}
@@ -92,7 +92,8 @@ def onnxruntime_peer(path, inputs, options):
 def openvino_peer(path, inputs, options):
     import openvino
 
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY"}
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": options.threads,
+                "PERFORMANCE_HINT": "LATENCY"}
     core = openvino.Core()
     request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
     for name, array in inputs.items():
@@ -132,7 +133,8 @@ def measure(peer, path, inputs, options):
     except ModuleNotFoundError as error:
         print(f"{peer} is left out: {error.name} is not installed", file=sys.stderr)
     except Exception as error:  # of a library: a sentence, and the next peer
-        print(f"{peer} does not run {path.name}: {(str(error).splitlines() or [type(error).__name__])[0]}", file=sys.stderr)
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        print(f"{peer} does not run {path.name}: {why}", file=sys.stderr)
 
 
 def save(path, inputs, folder):
@@ -149,9 +151,11 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path, metavar="MODEL.onnx")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5, help="that each peer is timed for")
-    parser.add_argument("--peers", help="some of onnxruntime,openvino,torch; the first two if not given, torch with its name")
+    parser.add_argument("--peers", metavar="LIST",
+                        help="of onnxruntime, openvino, torch, with commas; all if not given, torch if it has a name")
     parser.add_argument("--torch-name", metavar="NAME", help="what torchvision calls the network, or bert_base or gpt2")
-    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER", help="for the inputs and the outputs of onnxruntime")
+    parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER",
+                        help="for the inputs, and the outputs of ONNX Runtime")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     options = parser.parse_args()
     usual = ["onnxruntime", "openvino"] + ["torch"] * bool(options.torch_name)
@@ -159,6 +163,9 @@ def main():
     for peer in peers:
         if peer not in PEERS:
             parser.error(f"{peer} is none of {', '.join(PEERS)}")
+    for path in options.models:
+        if not path.is_file():
+            parser.error(f"there is no file {path}")
     if options.torch_name and len(options.models) > 1:
         parser.error("--torch-name is for one model")
     if "torch" in peers and not options.torch_name:
