@@ -26,9 +26,13 @@ class Fusion {
       for (ValueId output : node.outputs) makers_[output] = n;
       for (ValueId input : std::set<ValueId>(node.inputs.begin(), node.inputs.end())) readers_[input].push_back(n);
       forms_.push_back(form_of(graph, node));
-      views_.push_back(is_view(graph, node));
     }
     for (ValueId output : graph.outputs) is_output_.insert(output);
+    for (u32 n = 0; n < graph.nodes.size(); ++n) {
+      copied_.push_back(should_be_copied(n));
+      // What is nowhere as a whole cannot be had under another name.
+      views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]));
+    }
   }
 
   FusedGraph run() {
@@ -59,19 +63,23 @@ class Fusion {
   bool has_one_reader(ValueId value) const { return readers_[value].size() == 1 && is_output_.count(value) == 0; }
 
   // What every reader does for itself: values that are the same along some dimensions, and constants in another order,
-  // since packing reads them in any.
-  bool is_copied(u32 n) const {
+  // since packing reads them in any. Of the nodes before it this is known.
+  bool should_be_copied(u32 n) const {
     const Node& node = graph_.nodes[n];
-    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty()) return false;
-    return node.op == "broadcast" || (forms_[n].is_movement && is_constant(node));
-  }
-  bool is_constant(const Node& node) const {
+    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty() || !forms_[n].is_movement) return false;
+    if (node.op == "broadcast") return true;
+    if (is_view(graph_, node)) return is_copied_value(node.inputs[0]);
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
-      ValueId memory = memory_of(input);
-      return graph_.values[memory].data || (makers_[memory] != kNone && is_copied(makers_[memory]) &&
-                                            is_constant(graph_.nodes[makers_[memory]]));
+      return graph_.values[memory_of(input)].data || (is_copied_value(input) && is_constant(input));
     });
   }
+  bool is_copied_value(ValueId value) const { return makers_[value] != kNone && copied_[makers_[value]]; }
+  // Does it depend on constants alone?
+  bool is_constant(ValueId value) const {
+    if (makers_[value] == kNone) return graph_.values[value].data != nullptr;
+    return std::ranges::all_of(graph_.nodes[makers_[value]].inputs, [&](ValueId input) { return is_constant(input); });
+  }
+  bool is_copied(u32 n) const { return copied_[n]; }
 
   // A node that reads what another group made at the places where it writes itself, joins that group: its result never
   // goes through memory. Products are preferred.
@@ -182,7 +190,7 @@ class Fusion {
   std::vector<u32> makers_;  // the node that makes a value
   std::vector<std::vector<u32>> readers_;
   std::vector<NodeForm> forms_;
-  std::vector<bool> views_;
+  std::vector<bool> copied_, views_;
   std::set<ValueId> is_output_;
   std::vector<u32> group_;  // of a node
   std::vector<std::vector<u32>> members_;

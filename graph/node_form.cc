@@ -20,6 +20,19 @@ bool is_own_place(const Load* load, const Store* store) {
   return true;
 }
 
+// Does a value depend on where it is, but for what is read there?
+bool knows_place(const Expr* value, const Store* store) {
+  bool found = false;
+  walk(value, [&](const tw::Node* node) {
+    const Load* load = as<Load>(node);
+    found |= as<Var>(node) != nullptr;
+    return !(load && is_own_place(load, store));
+  });
+  return found;
+}
+
+bool is_list(const WorkloadArgument& argument) { return std::holds_alternative<std::vector<i64>>(argument.value); }
+
 bool is_movement(const Expr* value) {
   if (as<Load>(value) || constant_of(value) || as<FloatImm>(value)) return true;
   const Select* select = as<Select>(value);
@@ -36,17 +49,18 @@ NodeForm form_of(const Graph& graph, const Node& node) {
   const Program& program = owned->program;
   const std::vector<i64>& shape = graph.values[node.outputs[0]].type.shape;
   form.is_movement = true;
+  form.is_elementwise = std::ranges::none_of(node.arguments, is_list);
   std::vector<const Buffer*> moved;  // read elsewhere than at the place of the result
   for (const Block* block : blocks_in(program.body)) {
     const Store* store = single_store(block);
     bool is_plain = is_spatial(block) && !block->init && store;
     form.has_reduction |= !is_plain;
+    form.is_elementwise &= is_plain && !knows_place(store->values[0], store);
     form.is_movement &= is_plain && is_movement(store->values[0]);
     for_each<Load>(block->body, [&](const Load* load) {
       if (!is_plain || !is_own_place(load, store)) moved.push_back(load->buffer);
     });
   }
-  form.is_elementwise = !form.has_reduction;
   for (std::size_t n = 0; n < node.inputs.size(); ++n) {
     const Buffer* operand = program.params[n].buffer;
     bool is_alike = graph.values[node.inputs[n]].type.shape == shape;

@@ -14,7 +14,7 @@ struct NodeForm {
   bool is_movement = false;
   // Operand n has the result's shape and is read at the place of the result alone.
   std::vector<bool> same_place;
-  // Every operand is, or is a scalar: the order of dimensions does not matter.
+  // Every operand is, or is a scalar, and no argument is a list: the order of dimensions does not matter.
   bool is_elementwise = false;
 };
 NodeForm form_of(const Graph& graph, const Node& node);

@@ -23,7 +23,7 @@ Graph remove_unused(const Graph& graph) {
 }
 
 Graph simplified(const Graph& graph) {
-  return remove_unused(channels_last(remove_unused(fold_scales(graph))));
+  return remove_unused(join_rows(remove_unused(channels_last(remove_unused(fold_scales(graph))))));
 }
 
 }  // namespace tw::graph

@@ -165,7 +165,7 @@ class Maker {
   }
   ValueId moved(ValueId x) {
     Ints own = shape(x);
-    switch (rng_.below(5)) {
+    switch (rng_.below(6)) {
       case 0: {
         Ints order;
         for (i64 d = 0; d < rank(x); ++d) order.insert(order.begin() + rng_.below(d + 1), d);
@@ -190,6 +190,14 @@ class Maker {
         }
         return make("slice", {{"start", start}, {"step", step}, {"R", size}}, {x});
       }
+      case 4: {
+        Ints wide = own;
+        for (std::size_t d = 0; d < wide.size(); ++d) wide[d] *= own[d] == 1 ? 1 + rng_.below(3) : 1;
+        ValueId made = spread(x, wide);
+        Ints swapped = wide;
+        std::ranges::reverse(swapped);
+        return rng_.below(2) == 0 ? made : make("reshape", {{"R", swapped}}, {made});
+      }
       default:
         if (own.empty()) return x;
         return make("concat", {{"axis", rng_.below(rank(x))}}, {x, x});
@@ -205,9 +213,13 @@ class Maker {
     return make("hyperbolic_tangent", {}, {made});
   }
   ValueId product(ValueId x) {
-    if (rank(x) != 2) return unary(x);
-    Ints weights{shape(x)[1], 1 + rng_.below(20)};
-    return make("matmul", {}, {x, constant(weights, 1 / std::sqrt(static_cast<double>(weights[0])))});
+    if (rank(x) < 2) return unary(x);
+    Ints weights{shape(x).back(), 1 + rng_.below(20)}, batch = shape(x);
+    double scale = 1 / std::sqrt(static_cast<double>(weights[0]));
+    batch.resize(batch.size() - 2);
+    batch.insert(batch.end(), weights.begin(), weights.end());
+    ValueId matrix = rng_.below(3) == 0 ? constant(batch, scale) : spread(constant(weights, scale), batch);
+    return make("matmul", {}, {x, matrix});
   }
   ValueId row_wise(ValueId x) {
     if (rank(x) == 0) return x;

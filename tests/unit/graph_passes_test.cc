@@ -148,6 +148,16 @@ TEST(ChannelsLast, PoolingOverTheWholeImageEndsIt) {
   EXPECT_EQ(std::ranges::count(ops, "transpose"), 1) << to_string(last);
 }
 
+TEST(JoinRows, AProductOfABatchWithOneMatrixAndItsEpilogueAreOneKernel) {
+  Builder b;
+  ValueId y = b.add("matmul", {}, {b.input({5, 1, 8}), b.spread(b.constant({8, 16}), {5, 8, 16})});
+  y = b.add("add", {}, {y, b.spread(b.constant({16}), {5, 1, 16})});
+  Graph graph = remove_unused(join_rows(b.finish(b.add("relu", {}, {y}))));
+  FusedGraph fused = fuse(graph);
+  EXPECT_EQ(names_of(fused), (std::vector<std::string>{"matmul_add_relu"})) << to_string(graph);
+  EXPECT_EQ(graph.values[fused.groups[0].outputs[0]].type.shape, (Ints{5, 16}));
+}
+
 TEST(Fusion, AResidualBlockIsTwoKernels) {
   Builder b;
   Ints shape{1, 8, 6, 6};
@@ -196,6 +206,8 @@ TEST(NodeForm, SaysWhatAnOperatorReadsWhere) {
   b.conv(x, b.constant({8, 3, 3, 3}));
   b.add("reshape", {{"R", Ints{6, 16}}}, {x});
   b.add("transpose", {{"order", Ints{1, 0, 2, 3}}}, {x});
+  b.add("triangle", {{"upper", i64{1}}, {"offset", i64{0}}}, {x});
+  b.add("reshape", {{"R", Ints{2, 3, 4, 4}}}, {x});
   Graph graph = b.finish(x);
   std::vector<NodeForm> forms;
   for (const Node& node : graph.nodes) forms.push_back(form_of(graph, node));
@@ -203,6 +215,9 @@ TEST(NodeForm, SaysWhatAnOperatorReadsWhere) {
   EXPECT_TRUE(!forms[1].is_elementwise && forms[1].is_movement && !forms[1].same_place[0]);
   EXPECT_TRUE(forms[2].has_reduction && forms[2].has_reuse);
   EXPECT_TRUE(is_view(graph, graph.nodes[3]) && !is_view(graph, graph.nodes[4]));
+  // The value depends on its place; and what an argument says of the dimensions.
+  EXPECT_TRUE(forms[5].same_place[0] && !forms[5].is_elementwise);
+  EXPECT_FALSE(forms[6].is_elementwise);
 }
 
 }  // namespace
