@@ -25,7 +25,7 @@ namespace {
 
 struct Options {
   std::string file, output, name, database, emit;
-  std::vector<std::string> shapes;
+  std::vector<std::string> shapes, rewrites;
   int threads = host_target().threads;
   u64 seed = 0;
   bool check = false, json = false;
@@ -76,6 +76,25 @@ int check(const Options& options, const graph::Graph& imported, boost::json::obj
   return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
 }
 
+// Each is proved by running before it is used. nullopt after messages.
+std::optional<std::vector<graph::RewriteModule>> read_rewrites(const std::vector<std::string>& paths) {
+  std::vector<graph::RewriteModule> modules;
+  for (const std::string& path : paths) {
+    std::optional<std::string> text = read_file(path);
+    if (!text) return std::nullopt;
+    Source source{path, *text};
+    Diagnostics diagnostics(source);
+    modules.push_back(graph::parse_rewrites(source, diagnostics));
+    for (const graph::Rewrite& rewrite : modules.back().rewrites) {
+      std::string problem = graph::check_rewrite(modules.back(), rewrite);
+      if (!problem.empty()) diagnostics.error(rewrite.span, cat("`", rewrite.name, "` is not proved: ", problem));
+    }
+    std::fputs(diagnostics.render().c_str(), stderr);
+    if (diagnostics.has_errors()) return std::nullopt;
+  }
+  return modules;
+}
+
 std::optional<MachineRates> rates_for(Database* database, int threads) {
   if (database) return checked(machine_rates(*database, /*may_measure=*/false));
   return rates_of(measure_machine(threads), threads);
@@ -85,7 +104,11 @@ int compile_file(const Options& options) {
   double begin = seconds_now();
   std::optional<graph::Graph> imported = open_graph(options.file, options.shapes);
   if (!imported) return Usage;
-  graph::Graph graph = graph::simplified(*imported);
+  std::optional<std::vector<graph::RewriteModule>> rewrites = read_rewrites(options.rewrites);
+  if (!rewrites) return Usage;
+  std::vector<const graph::RewriteModule*> own;
+  for (const graph::RewriteModule& module : *rewrites) own.push_back(&module);
+  graph::Graph graph = graph::simplified(*imported, own);
   Target target = host_target();
   target.threads = options.threads;
   ModelTasks tasks = model_tasks(graph, target);
@@ -145,6 +168,8 @@ int run_compile(int count, char** words) {
   app.add_option("--threads", options.threads, "that one inference uses").range(1, 1024);
   app.add_option("--database", options.database, "take the fastest kernels from there, where it has some");
   app.add_option("--name", options.name, "of the library and prefix of its symbols; default: the name of the file");
+  app.add_option("--rewrites", options.rewrites,
+                 "a file of rewritings of graphs (docs/models.md), tried before the built-in ones");
   app.add_option("--seed", options.seed, "of the search, and of the data of --check");
   app.add_option("--emit", options.emit, "graph: print the graph and its kernels instead");
   app.add_flag("--check", options.check, "compare the library with the model as it was imported, on random inputs");

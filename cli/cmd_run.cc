@@ -96,8 +96,8 @@ int print_profile(const Options& options, const ModelLibrary& model, const std::
   std::ranges::stable_sort(sorted, std::greater(), [](const auto& row) { return row.second.seconds; });
   std::vector<std::vector<std::string>> rows;
   for (const auto& [kernel, sum] : sorted)
-    rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all), fmt::format("{}", sum.calls),
-                    show_time(sum.seconds / sum.calls), kernel});
+    rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all),
+                    fmt::format("{}", sum.calls), show_time(sum.seconds / sum.calls), kernel});
   rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "all steps"});
   print_table({"time", "share", "calls", "each", "kernel"}, rows);
   return Ok;
@@ -126,8 +126,7 @@ int run_folder(const Options& options) {
 
 int run_run(int count, char** words) {
   Options options;
-  App app("run",
-          "Run a model that `compile` has made. Inputs without a file get random numbers.",
+  App app("run", "Run a model that `compile` has made. Inputs without a file get random numbers.",
           "examples:\n  tracewright compile resnet18.onnx --output resnet18\n"
           "  tracewright run resnet18 --input x=x.npy --output y=y.npy\n"
           "  tracewright run resnet18 --threads 2 --seconds 2    # how long it takes");

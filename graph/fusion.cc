@@ -19,8 +19,11 @@ constexpr std::size_t kMostNames = 4;
 
 class Fusion {
  public:
-  explicit Fusion(const Graph& graph) : graph_(graph), makers_(graph.values.size(), kNone), readers_(graph.values.size()),
-                                        group_(graph.nodes.size(), kNone) {
+  explicit Fusion(const Graph& graph)
+      : graph_(graph),
+        makers_(graph.values.size(), kNone),
+        readers_(graph.values.size()),
+        group_(graph.nodes.size(), kNone) {
     for (u32 n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       for (ValueId output : node.outputs) makers_[output] = n;
@@ -66,7 +69,8 @@ class Fusion {
   // since packing reads them in any. Of the nodes before it this is known.
   bool should_be_copied(u32 n) const {
     const Node& node = graph_.nodes[n];
-    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty() || !forms_[n].is_movement) return false;
+    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty() || !forms_[n].is_movement)
+      return false;
     if (node.op == "broadcast") return true;
     if (is_view(graph_, node)) return is_copied_value(node.inputs[0]);
     return std::ranges::all_of(node.inputs, [&](ValueId input) {

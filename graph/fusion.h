@@ -7,8 +7,8 @@
 namespace tw::graph {
 
 struct Group {
-  std::string name;           // of its operators: "conv_last_add_relu"
-  std::vector<u32> nodes;     // of the graph, in order; one that only moves elements may be in several groups
+  std::string name;        // of its operators: "conv_last_add_relu"
+  std::vector<u32> nodes;  // of the graph, in order; one that only moves elements may be in several groups
   std::vector<ValueId> inputs, constants;  // that it reads, each once, in the order of its program's parameters
   std::vector<ValueId> outputs;            // behind them
 };

@@ -1,5 +1,5 @@
-// What the program of a node does to the places of its elements: what fusion and layouts go by. Read off its text, so an
-// operator need not say it.
+// What the program of a node does to the places of its elements: what fusion and layouts go by. Read off its text, so
+// an operator need not say it.
 #pragma once
 #include <vector>
 

@@ -52,8 +52,8 @@ const std::map<std::string, Arguments>& movable() {
 
 class ChannelsLast {
  public:
-  explicit ChannelsLast(const Graph& graph) : graph_(graph), copy_(graph), last_(graph.values.size()),
-                                              makers_(graph.values.size()) {
+  explicit ChannelsLast(const Graph& graph)
+      : graph_(graph), copy_(graph), last_(graph.values.size()), makers_(graph.values.size()) {
     for (const Node& node : graph.nodes) {
       for (ValueId output : node.outputs) makers_[output] = &node;
     }
@@ -161,8 +161,8 @@ class ChannelsLast {
   ValueId last(ValueId value) {
     if (!last_[value]) {
       const Node* maker = makers_[value];
-      last_[value] = maker && maker->op == "broadcast" ? broadcast(*maker)
-                                                       : transposed(plain(value), rank(value), name(value));
+      last_[value] =
+          maker && maker->op == "broadcast" ? broadcast(*maker) : transposed(plain(value), rank(value), name(value));
     }
     return *last_[value];
   }

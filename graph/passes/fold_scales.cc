@@ -14,8 +14,12 @@ struct Scaled {
 
 class FoldScales {
  public:
-  explicit FoldScales(const Graph& graph) : graph_(graph), copy_(graph), uses_(graph.values.size()),
-                                            makers_(graph.values.size()), scaled_(graph.values.size()) {
+  explicit FoldScales(const Graph& graph)
+      : graph_(graph),
+        copy_(graph),
+        uses_(graph.values.size()),
+        makers_(graph.values.size()),
+        scaled_(graph.values.size()) {
     for (const Node& node : graph.nodes) {
       for (ValueId input : node.inputs) ++uses_[input];
       for (ValueId output : node.outputs) makers_[output] = &node;
@@ -37,7 +41,8 @@ class FoldScales {
  private:
   // What a node is, if it and what it reads are a convolution with scales so far.
   std::optional<Scaled> scaled(const Node& node) const {
-    if (node.op == "conv" && graph_.values[node.inputs[1]].data && graph_.values[node.inputs[1]].type.dtype == DType::F32) {
+    if (node.op == "conv" && graph_.values[node.inputs[1]].data &&
+        graph_.values[node.inputs[1]].type.dtype == DType::F32) {
       std::size_t channels = static_cast<std::size_t>(graph_.values[node.outputs[0]].type.shape[1]);
       return Scaled{&node, std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
     }

@@ -70,7 +70,8 @@ class JoinRows {
       bool is_row = own.empty() || std::all_of(own.begin(), own.end() - 1, [](i64 extent) { return extent == 1; });
       if (is_row) {
         ValueId source = whole(maker->inputs[0]);
-        if (own.size() > 1) source = copy_.add("reshape", {{"R", Ints{own.back()}}}, {source}, graph_.values[value].name);
+        if (own.size() > 1)
+          source = copy_.add("reshape", {{"R", Ints{own.back()}}}, {source}, graph_.values[value].name);
         return copy_.add("broadcast", {{"R", wanted}}, {source}, graph_.values[value].name);
       }
     }

@@ -1,6 +1,6 @@
 // Passes over graphs, one file each. Each gives a graph that computes the same, up to rounding.
 #pragma once
-#include "graph/graph.h"
+#include "graph/rewrites.h"
 
 namespace tw::graph {
 
@@ -13,7 +13,7 @@ Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
 Graph channels_last(const Graph& graph);
 
-// All of them, in order.
-Graph simplified(const Graph& graph);
+// All of them, in order, behind the rewritings: those of the user first, then those that are built in.
+Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites = {});
 
 }  // namespace tw::graph

@@ -22,8 +22,4 @@ Graph remove_unused(const Graph& graph) {
   return copy.finish();
 }
 
-Graph simplified(const Graph& graph) {
-  return remove_unused(join_rows(remove_unused(channels_last(remove_unused(fold_scales(graph))))));
-}
-
 }  // namespace tw::graph

@@ -33,7 +33,8 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
     std::optional<DType> type = parse_dtype(std::string_view(entry.at("dtype").as_string()));
     if (!type) throw std::runtime_error("an unknown element type");
     tensor.dtype = *type;
-    for (const boost::json::value& extent : entry.at("shape").as_array()) tensor.shape.push_back(extent.to_number<i64>());
+    for (const boost::json::value& extent : entry.at("shape").as_array())
+      tensor.shape.push_back(extent.to_number<i64>());
     tensor.bytes = entry.at("bytes").to_number<i64>();
     tensors.push_back(std::move(tensor));
   }
@@ -76,7 +77,7 @@ class Weights {
  public:
   explicit Weights(const std::string& path) {
     int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about {};
+    struct stat about{};
     if (file < 0) return;
     if (fstat(file, &about) == 0) bytes_ = static_cast<std::size_t>(about.st_size);
     void* mapped = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
@@ -120,7 +121,8 @@ int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
   std::vector<double> times{seconds_now() - begin};
   Pool pool(threads);
   Buffers in(model.inputs), out(model.outputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
   auto call = [&] { return run(context, in.get(), out.get(), pool.run(), pool.pool); };
   if (call() != 0) return fail("a kernel failed");
   for (double end = seconds_now() + seconds; seconds_now() < end;) {
@@ -143,7 +145,8 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
   KernelArgument memory{.bytes = model.memory_bytes},
       scratch{.bytes = model.scratch_bytes + threads * model.scratch_worker_bytes};
   Buffers in(model.inputs), out(model.outputs), own({memory, scratch});
-  for (std::size_t i = 0; i < inputs.size(); ++i) std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
   auto pointer = [&](const ModelPlace& place) -> void* {
     if (place.where == ModelPlace::Where::Input) return in.get()[place.at];
     if (place.where == ModelPlace::Where::Output) return out.get()[place.at];
@@ -170,8 +173,8 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
 
 ModelPlace place_of(const boost::json::value& entry) {
   std::string_view name(entry.at(0).as_string());
-  for (ModelPlace::Where where : {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory,
-                                  ModelPlace::Where::Weights}) {
+  for (ModelPlace::Where where :
+       {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory, ModelPlace::Where::Weights}) {
     if (name == name_of(where)) return {where, entry.at(1).to_number<i64>()};
   }
   throw std::runtime_error("an unknown place");
@@ -224,8 +227,8 @@ std::optional<ModelLibrary> open_model(const std::string& folder, std::string& e
 
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds) {
   ModelRun out;
-  std::optional<std::string> text = text_of_child(
-      [&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); }, out.error);
+  std::optional<std::string> text =
+      text_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); }, out.error);
   if (!text) return out;
   std::size_t at = 0;
   for (const KernelArgument& output : model.outputs) {

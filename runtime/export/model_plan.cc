@@ -183,11 +183,13 @@ std::string model_definitions(const ExportPlan& plan) {
   for (const ModelStep& step : model.steps) {
     std::vector<std::string> places;
     for (const ModelPlace& at : step.buffers) places.push_back(place(at));
-    out += cat("  { /* ", step.name, " */\n    void* buffers[] = {", join(places, ", "), "};\n    code |= ",
-               kernel_symbol(plan.library, plan.tasks[step.task].name), "_run(buffers, s, parallel_for, pool);\n  }\n");
+    out += cat("  { /* ", step.name, " */\n    void* buffers[] = {", join(places, ", "),
+               "};\n    code |= ", kernel_symbol(plan.library, plan.tasks[step.task].name),
+               "_run(buffers, s, parallel_for, pool);\n  }\n");
   }
   for (const ModelCopy& copy : model.copies)
-    out += cat("  memcpy(outputs[", copy.output, "], ", place(copy.from), ", ", model.outputs[copy.output].bytes, ");\n");
+    out +=
+        cat("  memcpy(outputs[", copy.output, "], ", place(copy.from), ", ", model.outputs[copy.output].bytes, ");\n");
   return out + "  (void)m, (void)w, (void)s;\n  return code;\n}\n";
 }
 

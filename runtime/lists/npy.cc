@@ -50,9 +50,11 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
     elements *= extents.back();
     if (elements > kMost) return fail("it is too large");
   }
-  if (order[1] == "True" && extents.size() > 1) return fail("it is in Fortran order; save it as np.ascontiguousarray(x)");
+  if (order[1] == "True" && extents.size() > 1)
+    return fail("it is in Fortran order; save it as np.ascontiguousarray(x)");
   std::string_view data = std::string_view(*bytes).substr(begin + length);
-  if (static_cast<i64>(data.size()) != elements * bytes_of(found->type)) return fail("its size is not that of its shape");
+  if (static_cast<i64>(data.size()) != elements * bytes_of(found->type))
+    return fail("its size is not that of its shape");
   HostArray array{found->type, std::move(extents), {}};
   array.bytes.assign(data.begin(), data.end());
   return array;
@@ -61,8 +63,8 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
 std::optional<std::string> npy_bytes(const HostArray& array) {
   const TypeName* found = std::ranges::find(kTypes, array.dtype, &TypeName::type);
   if (found == std::end(kTypes)) return std::nullopt;
-  std::string header = cat("{'descr': '", found->name, "', 'fortran_order': False, 'shape': (",
-                           join(array.shape, ", "), array.shape.size() == 1 ? ",), }" : "), }");
+  std::string header = cat("{'descr': '", found->name, "', 'fortran_order': False, 'shape': (", join(array.shape, ", "),
+                           array.shape.size() == 1 ? ",), }" : "), }");
   while ((kMagic.size() + 4 + header.size() + 1) % kAlignment != 0) header += ' ';
   header += '\n';
   std::string out = cat(kMagic, std::string("\x01\x00", 2));

@@ -1,5 +1,5 @@
-// Arrays as .npy files (NumPy's format 1.0 to 3.0): what `run` reads and writes. Little-endian, in C order; f16, f32, f64, bool
-// and integers; bf16 is not known to the format.
+// Arrays as .npy files (NumPy's format 1.0 to 3.0): what `run` reads and writes. Little-endian, in C order; f16, f32,
+// f64, bool and integers; bf16 is not known to the format.
 #pragma once
 #include <optional>
 #include <string>

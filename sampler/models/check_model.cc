@@ -55,7 +55,8 @@ class ReferenceRunner {
   class AlignedBytes {
    public:
     explicit AlignedBytes(i64 bytes)
-        : memory_(std::aligned_alloc(TW_ALIGNMENT, (static_cast<std::size_t>(bytes) / TW_ALIGNMENT + 1) * TW_ALIGNMENT)) {}
+        : memory_(
+              std::aligned_alloc(TW_ALIGNMENT, (static_cast<std::size_t>(bytes) / TW_ALIGNMENT + 1) * TW_ALIGNMENT)) {}
     void* get() const { return memory_.get(); }
 
    private:

@@ -24,7 +24,8 @@ i64 aligned(i64 bytes) { return (bytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_A
 // Memory for pointers that kernels read and write.
 class Aligned {
  public:
-  explicit Aligned(i64 bytes) : memory_(std::aligned_alloc(TW_ALIGNMENT, static_cast<std::size_t>(aligned(bytes + 1)))) {}
+  explicit Aligned(i64 bytes)
+      : memory_(std::aligned_alloc(TW_ALIGNMENT, static_cast<std::size_t>(aligned(bytes + 1)))) {}
   Aligned(Aligned&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
   ~Aligned() { std::free(memory_); }
   void* get() const { return memory_; }

@@ -1,5 +1,6 @@
 // From a graph to the plan of a library: groups of nodes become kernels, each different program once, and constants are
-// packed as these want them. Kernels come from a database or, without trials, from the draft model. Nothing is measured.
+// packed as these want them. Kernels come from a database or, without trials, from the draft model. Nothing is
+// measured.
 #pragma once
 #include <functional>
 #include <optional>
@@ -25,8 +26,8 @@ struct ModelOptions {
 // The different programs of a graph's groups.
 struct ModelTasks {
   graph::FusedGraph fused;
-  std::vector<TuneTask> tasks;         // weighted by how often they run
-  std::vector<std::size_t> task_of;    // of each group
+  std::vector<TuneTask> tasks;       // weighted by how often they run
+  std::vector<std::size_t> task_of;  // of each group
 };
 ModelTasks model_tasks(const graph::Graph& graph, const Target& target);
 

@@ -9,8 +9,8 @@ namespace tw {
 
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
                                               const ModelOptions& options, std::string& error) {
-  CandidateSpace space =
-      make_candidate_space(task.program.program, *library.find_set("cpu"), library, task.target, error, 1, options.stop);
+  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set("cpu"), library, task.target,
+                                              error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
   space.feature_target.rates = options.rates;
   KnownCandidates known;

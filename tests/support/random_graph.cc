@@ -31,7 +31,8 @@ class Maker {
       values_.push_back(builder_.input(cat("x", n), {DType::F32, shape}));
     }
     for (i64 steps = 3 + rng_.below(12); steps > 0; --steps) add_something();
-    for (ValueId value : std::vector<ValueId>(values_.end() - std::min<std::ptrdiff_t>(2, std::ssize(values_)), values_.end()))
+    for (ValueId value :
+         std::vector<ValueId>(values_.end() - std::min<std::ptrdiff_t>(2, std::ssize(values_)), values_.end()))
       builder_.output(value, cat("y", value));
     if (rng_.below(3) == 0) builder_.output(any(), "z");
     return builder_.finish();
@@ -104,7 +105,7 @@ class Maker {
   i64 elements(ValueId value) const { return graph::elements_of(builder_.type(value)); }
 
   ValueId unary(ValueId x) {
-    constexpr const char* ops[] = {"relu",          "absolute", "logistic", "hyperbolic_tangent", "negate",
+    constexpr const char* ops[] = {"relu",           "absolute", "logistic", "hyperbolic_tangent", "negate",
                                    "error_function", "copy",     "softsign", "hard_swish"};
     if (rng_.below(6) == 0) return make("clamp", {}, {x, scalar(-0.5), scalar(1)});
     return make(ops[rng_.below(std::ssize(ops))], {}, {x});
@@ -115,9 +116,11 @@ class Maker {
     for (ValueId value : values_) {
       if (shape(value) == shape(x)) alike.push_back(value);
     }
-    ValueId other = rng_.below(4) == 0 ? constant(shape(x)) : alike[static_cast<std::size_t>(rng_.below(std::ssize(alike)))];
+    ValueId other =
+        rng_.below(4) == 0 ? constant(shape(x)) : alike[static_cast<std::size_t>(rng_.below(std::ssize(alike)))];
     constexpr const char* ops[] = {"add", "subtract", "maximum", "minimum"};
-    if (rng_.below(4) == 0) return make("multiply", {}, {make("hyperbolic_tangent", {}, {x}), make("logistic", {}, {other})});
+    if (rng_.below(4) == 0)
+      return make("multiply", {}, {make("hyperbolic_tangent", {}, {x}), make("logistic", {}, {other})});
     return make(ops[rng_.below(std::ssize(ops))], {}, {x, other});
   }
   ValueId per_channel(ValueId x) {
@@ -141,9 +144,10 @@ class Maker {
       dilations.push_back(window > 1 && 2 * (window - 1) < extent && rng_.below(4) == 0 ? 2 : 1);
     }
     double scale = 1 / std::sqrt(static_cast<double>(graph::elements_of({DType::F32, weights}) / results));
-    return make("conv",
-                {{"strides", strides}, {"before", before}, {"after", after}, {"dilations", dilations}, {"groups", groups}},
-                {x, constant(weights, scale)});
+    return make(
+        "conv",
+        {{"strides", strides}, {"before", before}, {"after", after}, {"dilations", dilations}, {"groups", groups}},
+        {x, constant(weights, scale)});
   }
   ValueId pool(ValueId x) {
     if (rank(x) < 3) return unary(x);

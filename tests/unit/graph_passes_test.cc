@@ -1,6 +1,4 @@
 // Passes over graphs and fusion: what they are for, and that what they give computes the same, on random graphs.
-#include "graph/passes/passes.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "dsl/base/text.h"
 #include "graph/fusion.h"
 #include "graph/node_form.h"
+#include "graph/passes/passes.h"
 #include "sampler/models/check_model.h"
 #include "support/random_graph.h"
 #include "support/support.h"
@@ -50,8 +49,8 @@ void expect_same(const std::vector<HostArray>& expected, const std::vector<HostA
     ASSERT_EQ(expected[i].shape, found[i].shape) << what;
     ModelDifference off = difference(expected[i], found[i]);
     // Where all terms of a sum cancel, nothing but rounding is left.
-    EXPECT_TRUE(off.largest < 1e-5 || !off.is_wrong(1e-3)) << what << ", output " << i << ": relative " << off.relative
-                                                           << ", largest " << off.largest;
+    EXPECT_TRUE(off.largest < 1e-5 || !off.is_wrong(1e-3))
+        << what << ", output " << i << ": relative " << off.relative << ", largest " << off.largest;
   }
 }
 
@@ -84,7 +83,11 @@ class Builder {
   }
   ValueId conv(ValueId x, ValueId weights) {
     return add("conv",
-               {{"strides", Ints{1, 1}}, {"before", Ints{1, 1}}, {"after", Ints{1, 1}}, {"dilations", Ints{1, 1}}, {"groups", i64{1}}},
+               {{"strides", Ints{1, 1}},
+                {"before", Ints{1, 1}},
+                {"after", Ints{1, 1}},
+                {"dilations", Ints{1, 1}},
+                {"groups", i64{1}}},
                {x, weights});
   }
   ValueId spread(ValueId value, const Ints& shape) { return add("broadcast", {{"R", shape}}, {value}); }
@@ -164,7 +167,11 @@ TEST(Fusion, AResidualBlockIsTwoKernels) {
   ValueId x = b.input({1, 6, 6, 8});
   auto conv = [&](ValueId from) {
     ValueId made = b.add("conv_last",
-                         {{"strides", Ints{1, 1}}, {"before", Ints{1, 1}}, {"after", Ints{1, 1}}, {"dilations", Ints{1, 1}}, {"groups", i64{1}}},
+                         {{"strides", Ints{1, 1}},
+                          {"before", Ints{1, 1}},
+                          {"after", Ints{1, 1}},
+                          {"dilations", Ints{1, 1}},
+                          {"groups", i64{1}}},
                          {from, b.constant({8, 8, 3, 3})});
     return b.add("add", {}, {made, b.spread(b.constant({8}), {1, 6, 6, 8})});
   };
