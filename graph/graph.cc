@@ -198,8 +198,12 @@ std::string to_string(const Graph& graph) {
     out += cat("  ", names(node.outputs), ": ", join(types, ", "), " = ", node.op, "(", names(node.inputs),
                node.arguments.empty() ? "" : "; ", arguments.substr(1), "\n");
   }
+  auto equals = [&](std::size_t i) {
+    const std::string& own = graph.values[graph.outputs[i]].name;
+    return own == graph.output_names[i] ? "" : cat(" = ", own);
+  };
   for (std::size_t i = 0; i < graph.outputs.size(); ++i)
-    out += cat("  output ", graph.output_names[i], " = ", graph.values[graph.outputs[i]].name, "\n");
+    out += cat("  output ", graph.output_names[i], equals(i), "\n");
   return out;
 }
 

@@ -94,6 +94,8 @@ const std::vector<Row> kTable = {
     {"sampler/strategies", kCandidates},
     {"sampler/search", kSearch},
     {"sampler/tasks", kSearch + std::vector<std::string>{"sampler/search"}},
+    // From graphs to tasks and kernels.
+    {"sampler/models", kSearch + std::vector<std::string>{"graph", "sampler/search", "sampler/tasks"}},
     {"cli", kAll},
     {"bench", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
     {"bench/peers", {"runtime/measure/fma_probe.h"}},
