@@ -83,7 +83,7 @@ int print_profile(const Options& options, const ModelLibrary& model, const std::
   std::vector<double> times = time_steps(model, inputs, options.threads, std::max(1.0, options.seconds), error);
   if (!error.empty()) return say(error), Environment;
   struct Sum {
-    double seconds = 0;
+    double seconds = 0, flops = 0;
     int calls = 0;
   };
   std::map<std::string, Sum> sums;
@@ -91,15 +91,17 @@ int print_profile(const Options& options, const ModelLibrary& model, const std::
   for (std::size_t i = 0; i < times.size(); ++i) {
     Sum& sum = sums[model.steps[i].kernel];
     sum.seconds += times[i], ++sum.calls, all += times[i];
+    sum.flops += model.steps[i].flops;
   }
   std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
   std::ranges::stable_sort(sorted, std::greater(), [](const auto& row) { return row.second.seconds; });
   std::vector<std::vector<std::string>> rows;
   for (const auto& [kernel, sum] : sorted)
     rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all),
-                    fmt::format("{}", sum.calls), show_time(sum.seconds / sum.calls), kernel});
-  rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "all steps"});
-  print_table({"time", "share", "calls", "each", "kernel"}, rows);
+                    fmt::format("{}", sum.calls), show_time(sum.seconds / sum.calls),
+                    show_number(sum.flops / sum.seconds * 1e-9), kernel});
+  rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "", "all steps"});
+  print_table({"time", "share", "calls", "each", "GFLOP/s", "kernel"}, rows);
   return Ok;
 }
 

@@ -11,7 +11,7 @@ namespace tw::cli {
 namespace {
 
 // Nothing if the text is not of the form.
-std::optional<std::pair<std::string, std::vector<i64>>> parse_shape(const std::string& text) {
+std::optional<ModelShape> parse_shape(const std::string& text) {
   std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
   std::vector<i64> extents;
@@ -25,21 +25,31 @@ std::optional<std::pair<std::string, std::vector<i64>>> parse_shape(const std::s
     if (next != end && (*next != ',' || next + 1 == end)) return std::nullopt;
     at = next == end ? end : next + 1;
   }
-  return std::pair(text.substr(0, equals), std::move(extents));
+  return ModelShape{text.substr(0, equals), std::move(extents)};
 }
 
 }  // namespace
 
+std::optional<std::vector<ModelShape>> parse_shapes(const std::vector<std::string>& texts) {
+  std::vector<ModelShape> shapes;
+  for (const std::string& text : texts) {
+    std::optional<ModelShape> shape = parse_shape(text);
+    if (!shape) return say(cat("--shape: expected NAME=EXTENT,EXTENT,..., found `", text, "`")), std::nullopt;
+    shapes.push_back(std::move(*shape));
+  }
+  return shapes;
+}
+
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<std::string>& shapes) {
+  std::optional<std::vector<ModelShape>> parsed = parse_shapes(shapes);
+  if (!parsed) return std::nullopt;
   graph::ImportOptions options;
   std::vector<std::string> names = shapes.empty() ? std::vector<std::string>() : graph::onnx_inputs(path);
-  for (const std::string& text : shapes) {
-    auto shape = parse_shape(text);
-    if (!shape) return say(cat("--shape: expected NAME=EXTENT,EXTENT,..., found `", text, "`")), std::nullopt;
-    if (!names.empty() && std::ranges::count(names, shape->first) == 0)
-      return say(cat("--shape: the model has no input `", shape->first, "`; its inputs are ", join(names, ", "))),
+  for (const ModelShape& shape : *parsed) {
+    if (!names.empty() && std::ranges::count(names, shape.name) == 0)
+      return say(cat("--shape: the model has no input `", shape.name, "`; its inputs are ", join(names, ", "))),
              std::nullopt;
-    options.shapes.insert(std::move(*shape));
+    options.shapes[shape.name] = shape.extents;
   }
   auto imported = graph::import_onnx(path, options);
   if (auto* problems = std::get_if<graph::ImportProblems>(&imported)) {

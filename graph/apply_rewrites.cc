@@ -56,8 +56,8 @@ std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, c
   Match own = match;
   own.values.clear();
   for (const auto& [name, value] : inputs) own.values.emplace(name, value);
-  Replacement made(module, rewrite, own, builder, [&](std::string_view name) { return inputs.find(name)->second; },
-                   DType::F32);
+  Replacement made(
+      module, rewrite, own, builder, [&](std::string_view name) { return inputs.find(name)->second; }, DType::F32);
   std::optional<ValueId> value = made.build(e, "y");
   if (!value) return std::nullopt;
   builder.output(*value, "y");

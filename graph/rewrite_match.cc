@@ -86,7 +86,8 @@ std::optional<Match> Matcher::match(const Rewrite& rewrite, ValueId root) const 
 
 bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, State& state) const {
   if (const ast::Name* name = ast::as<ast::Name>(pattern)) return match_name(rewrite, name->name, value, state);
-  if (const ast::Int* number = ast::as<ast::Int>(pattern)) return number_of(value) == static_cast<double>(number->value);
+  if (const ast::Int* number = ast::as<ast::Int>(pattern))
+    return number_of(value) == static_cast<double>(number->value);
   if (const ast::Float* number = ast::as<ast::Float>(pattern)) {
     // A constant of the file is rounded to its type.
     std::optional<double> found = number_of(value);
@@ -214,7 +215,8 @@ std::optional<ValueId> Replacement::build(const ast::Expr* e, const std::string&
   if (const ast::Float* literal = ast::as<ast::Float>(e)) return number(literal->value, name);
   if (const ast::Name* named = ast::as<ast::Name>(e)) {
     const Rewrite::Parameter* parameter = rewrite_.find(named->name);
-    if (parameter && parameter->kind == Rewrite::Kind::Number) return number(match_.numbers.at(std::string(named->name)), name);
+    if (parameter && parameter->kind == Rewrite::Kind::Number)
+      return number(match_.numbers.at(std::string(named->name)), name);
     if (parameter || match_.values.count(named->name) > 0) return value_of_(named->name);
     if (auto known = parts_.find(named->name); known != parts_.end()) return known->second;
     auto part = std::ranges::find(rewrite_.parts, named->name, &std::pair<std::string, const ast::Expr*>::first);
@@ -239,7 +241,8 @@ std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::st
   // Operands of different shapes are broadcast, as element-wise operators want them.
   if (!made && broadcast(operands, name)) made = builder_.add(call.op, *arguments, operands, name, error);
   if (!made || made->size() != 1) return std::nullopt;
-  return call.op.starts_with("reduce_") ? kept(operands[0], *integers(*arguments, "axes"), (*made)[0], name) : (*made)[0];
+  return call.op.starts_with("reduce_") ? kept(operands[0], *integers(*arguments, "axes"), (*made)[0], name)
+                                        : (*made)[0];
 }
 
 // A reduction whose dimensions stay, with extent 1.

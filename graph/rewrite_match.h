@@ -58,7 +58,11 @@ class Replacement {
   using ValueOf = std::function<ValueId(std::string_view name)>;
   Replacement(const RewriteModule& module, const Rewrite& rewrite, const Match& match, GraphBuilder& builder,
               ValueOf value_of, DType dtype)
-      : module_(module), rewrite_(rewrite), match_(match), builder_(builder), value_of_(std::move(value_of)),
+      : module_(module),
+        rewrite_(rewrite),
+        match_(match),
+        builder_(builder),
+        value_of_(std::move(value_of)),
         dtype_(dtype) {}
   std::optional<ValueId> build(const ast::Expr* e, const std::string& name);
 

@@ -101,7 +101,8 @@ class ModuleParser {
                       near.empty() ? "" : cat("did you mean `", near, "`?")),
              false;
     }
-    return std::ranges::all_of(call->operands, [&](const ast::Expr* operand) { return check_operators(rewrite, operand); });
+    return std::ranges::all_of(call->operands,
+                               [&](const ast::Expr* operand) { return check_operators(rewrite, operand); });
   }
 
   RewriteModule& module_;

@@ -188,7 +188,8 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
                    .outputs = tensors_of(model.at("outputs")),
                    .memory_bytes = model.at("memory_bytes").to_number<i64>()};
   for (const boost::json::value& entry : model.at("steps").as_array()) {
-    ModelLibrary::Step step{std::string(entry.at("name").as_string()), std::string(entry.at("kernel").as_string()), {}};
+    ModelLibrary::Step step{
+        std::string(entry.at("name").as_string()), std::string(entry.at("kernel").as_string()), {}, 0};
     for (const boost::json::value& place : entry.at("buffers").as_array()) step.buffers.push_back(place_of(place));
     out.steps.push_back(std::move(step));
   }
@@ -196,6 +197,11 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
     const boost::json::value& scratch = task.at("scratch");
     out.scratch_bytes = std::max(out.scratch_bytes, scratch.at("shared_bytes").to_number<i64>());
     out.scratch_worker_bytes = std::max(out.scratch_worker_bytes, scratch.at("bytes_per_worker").to_number<i64>());
+    const boost::json::value* flops = task.as_object().if_contains("flops");
+    for (ModelLibrary::Step& step : out.steps) {
+      if (flops && step.kernel == std::string_view(task.at("name").as_string()))
+        step.flops = flops->to_number<double>();
+    }
   }
   return out;
 }

@@ -14,6 +14,7 @@ struct ModelLibrary {
   struct Step {
     std::string name, kernel;
     std::vector<ModelPlace> buffers;
+    double flops = 0;
   };
   std::string folder, name;
   std::vector<KernelArgument> inputs, outputs;

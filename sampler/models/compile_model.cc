@@ -7,7 +7,6 @@
 
 #include "dsl/base/text.h"
 #include "dsl/passes/lifetimes.h"
-#include "dsl/text/workload.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
@@ -227,24 +226,6 @@ class Planner {
 };
 
 }  // namespace
-
-ModelTasks model_tasks(const graph::Graph& graph, const Target& target) {
-  ModelTasks made{graph::fuse(graph), {}, {}};
-  std::map<std::string, std::size_t> known;  // by the text of the program
-  std::map<std::string, int> names;
-  for (const Group& group : made.fused.groups) {
-    OwnedProgram program = graph::program_of(graph, group);
-    auto [at, is_new] = known.try_emplace(workload_text(program.program), made.tasks.size());
-    made.task_of.push_back(at->second);
-    if (is_new) {
-      int number = ++names[group.name];
-      TuneTask task{number == 1 ? group.name : cat(group.name, "_", number), std::move(program), target, 0, {}};
-      made.tasks.push_back(std::move(task));
-    }
-    made.tasks[at->second].weight += 1;
-  }
-  return made;
-}
 
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
                                         std::string& error) {

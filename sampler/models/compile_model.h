@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/fusion.h"
 #include "runtime/export/export.h"
-#include "sampler/search/tune.h"
+#include "sampler/tasks/model_tasks.h"
 
 namespace tw {
 
@@ -22,14 +21,6 @@ struct ModelOptions {
   int threads = 1;  // that compile
   std::function<bool()> stop = {};
 };
-
-// The different programs of a graph's groups.
-struct ModelTasks {
-  graph::FusedGraph fused;
-  std::vector<TuneTask> tasks;       // weighted by how often they run
-  std::vector<std::size_t> task_of;  // of each group
-};
-ModelTasks model_tasks(const graph::Graph& graph, const Target& target);
 
 // Nothing, and why in `error`.
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,

@@ -93,8 +93,8 @@ const std::vector<Row> kTable = {
     // Strategies propose candidates; they never see records, and so no database.
     {"sampler/strategies", kCandidates},
     {"sampler/search", kSearch},
-    {"sampler/tasks", kSearch + std::vector<std::string>{"sampler/search"}},
-    // From graphs to tasks and kernels.
+    {"sampler/tasks", kSearch + std::vector<std::string>{"graph", "sampler/search"}},
+    // From graphs to libraries.
     {"sampler/models", kSearch + std::vector<std::string>{"graph", "sampler/search", "sampler/tasks"}},
     {"cli", kAll},
     {"bench", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},

@@ -214,8 +214,7 @@ TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
                       part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
   ImportOptions no;
   no.constants["c"] = HostArray::zeros(DType::Bool, {});
-  EXPECT_NE(imported(model(graph), no).find("of_else_branch: f32[2] = logarithm(x)\n"),
-            std::string::npos);
+  EXPECT_NE(imported(model(graph), no).find("of_else_branch: f32[2] = logarithm(x)\n"), std::string::npos);
   EXPECT_EQ(imported(model(graph)), "node `y` (If): its condition is no constant");
 }
 

@@ -25,7 +25,9 @@ Parsed parsed(const std::string& text) {
   return {std::move(module), diagnostics.render()};
 }
 
-TEST(Rewrites, TheBuiltInOnesHaveNoErrors) { EXPECT_EQ(parsed(std::string(*embedded_text("graph/rewrites.tw"))).errors, ""); }
+TEST(Rewrites, TheBuiltInOnesHaveNoErrors) {
+  EXPECT_EQ(parsed(std::string(*embedded_text("graph/rewrites.tw"))).errors, "");
+}
 
 TEST(Rewrites, EachBuiltInOneIsProvedByRunning) {
   for (const Rewrite& rewrite : built_in_rewrites().rewrites)
@@ -33,10 +35,11 @@ TEST(Rewrites, EachBuiltInOneIsProvedByRunning) {
 }
 
 TEST(Rewrites, AWrongOneIsRefused) {
-  for (const char* text : {"rewrite r(x: value) { power(x, 3) -> x * x }",
-                           "rewrite r(x: value, a: ints) { reduce_sum(x, axes = a) -> reduce_max(x, axes = a) }",
-                           "rewrite r(x: value, n: number, a: ints) { reduce_sum(x, axes = a) / n -> reduce_sum(x, axes = a) }",
-                           "rewrite r(x: value) { softmax(x, axis = 0) -> x }"}) {
+  for (const char* text :
+       {"rewrite r(x: value) { power(x, 3) -> x * x }",
+        "rewrite r(x: value, a: ints) { reduce_sum(x, axes = a) -> reduce_max(x, axes = a) }",
+        "rewrite r(x: value, n: number, a: ints) { reduce_sum(x, axes = a) / n -> reduce_sum(x, axes = a) }",
+        "rewrite r(x: value) { softmax(x, axis = 0) -> x }"}) {
     Parsed own = parsed(text);
     ASSERT_EQ(own.errors, "") << text;
     EXPECT_NE(check_rewrite(own.module, own.module.rewrites[0]), "") << text;
@@ -75,8 +78,8 @@ class Builder {
   GraphBuilder builder{"g"};
 };
 
-// Mean, difference, mean of squares, root, quotient: as exporters write a layer normalisation without an operator for it.
-// The mean of rows may be laid along their length, or along the columns.
+// Mean, difference, mean of squares, root, quotient: as exporters write a layer normalisation without an operator for
+// it. The mean of rows may be laid along their length, or along the columns.
 std::vector<std::string> normalisation(bool along_rows, double count) {
   Builder b;
   Ints shape{6, 6};
@@ -110,7 +113,8 @@ TEST(Rewrites, ADivisorThatIsNotTheLengthIsSomethingElse) {
 TEST(Rewrites, PowersBecomeProducts) {
   Builder b;
   ValueId x = b.input({4, 5});
-  EXPECT_EQ(b.rewritten(b.add("power", {}, {x, b.number(3, {4, 5})})), (std::vector<std::string>{"multiply", "multiply"}));
+  EXPECT_EQ(b.rewritten(b.add("power", {}, {x, b.number(3, {4, 5})})),
+            (std::vector<std::string>{"multiply", "multiply"}));
 }
 
 TEST(Rewrites, AUsersRewritingComesFirst) {
