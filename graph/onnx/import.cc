@@ -257,6 +257,8 @@ std::vector<std::string> input_names(const std::string& path) {
 std::vector<std::string> operator_names() {
   std::vector<std::string> names;
   for (const auto& [name, converter] : converters()) names.push_back(name);
+  names.push_back("If");
+  std::ranges::sort(names);
   return names;
 }
 

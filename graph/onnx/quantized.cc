@@ -25,7 +25,9 @@ ValueId quantized(NodeImport& node, ValueId x, ValueId scale, ValueId zero, i64 
   ValueId ratio =
       node.add("rounded", {}, {node.add("divide", {}, {x, spread(node, node.cast(scale, node.dtype(x)), x, axis)})});
   ValueId shift = spread(node, node.cast(zero, node.dtype(x)), x, axis);
-  return node.cast(node.add("add", {}, {ratio, shift}), type);
+  ValueId sum = node.add("add", {}, {ratio, shift});
+  auto limit = [&](double value) { return node.scalar(value, node.dtype(x)); };
+  return node.cast(node.add("clamp", {}, {sum, limit(lowest_of(type)), limit(highest_of(type))}), type);
 }
 
 // The integers without the zero point.
