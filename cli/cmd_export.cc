@@ -2,12 +2,12 @@
 // one C library.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/library_name.h"
 #include "cli/open_list.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
@@ -26,16 +26,6 @@ struct Options {
   std::string file, database, output, name;
   bool make_static = false, make_shared = false, json = false;
 };
-
-// A C identifier from the list's file name: examples/quickstart.yaml -> quickstart.
-std::string library_name(const Options& options) {
-  std::string name = options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
-  for (char& c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  }
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "k" + name;
-  return name;
-}
 
 bool add_tasks_of_list(const Options& options, ExportPlan& plan, int& code) {
   std::optional<LoadedList> list = open_list(options.file);
@@ -112,10 +102,9 @@ boost::json::object to_json(const ExportPlan& plan, const ExportResult& result, 
 }
 
 int export_library(const Options& options) {
-  ExportPlan plan{library_name(options),
-                  {},
-                  options.make_static || !options.make_shared,
-                  options.make_shared || !options.make_static};
+  ExportPlan plan{.library = library_name_of(options.name.empty() ? options.file : options.name),
+                  .make_static = options.make_static || !options.make_shared,
+                  .make_shared = options.make_shared || !options.make_static};
   int code = Ok;
   if (!add_tasks(options, plan, code)) return code;
   for (const ExportedTask& task : plan.tasks) {

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/compile_only.h"
 #include "cli/devices.h"
+#include "cli/interrupt.h"
 #include "cli/model_file.h"
 #include "cli/open_list.h"
 #include "cli/progress.h"
@@ -37,27 +38,12 @@ struct Options {
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
+  std::vector<std::string> shapes;
   int threads = 0;
   std::optional<u64> seed;
   int finalists = 8;
   bool dry_run = false, replay_measurements = false, compile_only = false, json = false;
 };
-
-std::atomic<bool> stop_wanted{false};
-
-// The first Ctrl-C asks the search to finish its trial; the second ends the program at once (what
-// was measured is stored anyway).
-void on_interrupt(int) {
-  if (stop_wanted.exchange(true)) _exit(Interrupted);
-}
-
-void catch_interrupts() {
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a long search goes on when nobody reads its progress any more
-}
 
 // Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {
@@ -366,7 +352,7 @@ bool check_objective(const std::string& name) {
 
 int tune_list(const Options& options) {
   if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
-  std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy);
+  std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy, options.shapes);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
@@ -418,8 +404,9 @@ int run_tune(int count, char** words) {
           "database is made in the current folder.",
           "examples:\n  tracewright tune examples/quickstart.yaml --database quickstart.db\n"
           "  tracewright tune examples/gemm.yaml --dry-run\n  tracewright tune "
-          "examples/gemm.yaml --more 200");
-  app.add_option("FILE", options.file, "the task list, YAML").required();
+          "examples/gemm.yaml --more 200\n  tracewright tune resnet18.onnx --seconds 300");
+  app.add_option("FILE", options.file, "the task list, YAML; or a model, ONNX").required();
+  app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
       .range(1, 1000000000);

@@ -21,6 +21,8 @@ int run_tune(int count, char** words);
 int run_replay(int count, char** words);
 int run_show(int count, char** words);
 int run_export(int count, char** words);
+int run_compile(int count, char** words);
+int run_run(int count, char** words);
 int run_bench(int count, char** words);
 int run_space(int count, char** words);
 int run_check(int count, char** words);

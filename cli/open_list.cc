@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/open_graph.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 
 namespace tw::cli {
 
-std::optional<LoadedList> open_list(const std::string& path, const std::string& rules, const std::string& strategy) {
+std::optional<LoadedList> open_list(const std::string& path, const std::string& rules, const std::string& strategy,
+                                    const std::vector<std::string>& shapes) {
+  std::optional<std::vector<ModelShape>> parsed = parse_shapes(shapes);
+  if (!parsed) return std::nullopt;
+  if (!shapes.empty() && !path.ends_with(".onnx"))
+    return say("--shape is for a model; in a list it is `shapes: {x: [1, 3, 224, 224]}`"), std::nullopt;
   std::string messages;
-  std::optional<LoadedList> list = load_list(path, messages, rules, strategy);
+  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed);
   std::fputs(messages.c_str(), stderr);
   return list;
 }

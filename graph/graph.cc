@@ -53,13 +53,24 @@ std::vector<OperandType> types_of(const Graph& graph, const std::vector<ValueId>
 
 std::string to_string(const OperandType& type) { return cat(name_of(type.dtype), "[", join(type.shape, ", "), "]"); }
 
+}  // namespace
+
 i64 elements_of(const OperandType& type) {
   i64 elements = 1;
   for (i64 extent : type.shape) elements *= extent;
   return elements;
 }
 
-}  // namespace
+void refused(const std::string& why) { check_failed("an operator", __FILE__, __LINE__, why.c_str()); }
+
+const std::vector<i64>* integers(const WorkloadArguments& arguments, const std::string& name) {
+  auto at = std::ranges::find(arguments, name, &WorkloadArgument::name);
+  return at == arguments.end() ? nullptr : std::get_if<std::vector<i64>>(&at->value);
+}
+
+std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error) {
+  return program_of(node.op, node.arguments, types_of(graph, node.inputs), error);
+}
 
 const WorkloadModule& operators() {
   static const WorkloadModule module = [] {
@@ -89,9 +100,18 @@ ValueId GraphBuilder::input(const std::string& name, OperandType type) {
   return graph_.inputs.back();
 }
 
+void GraphBuilder::output(ValueId value, const std::string& name) {
+  graph_.outputs.push_back(value);
+  graph_.output_names.push_back(name);
+}
+
 ValueId GraphBuilder::constant(const std::string& name, HostArray data) {
-  ValueId made = value(name, {data.dtype, data.shape});
-  graph_.values[made].data = std::make_shared<const HostArray>(std::move(data));
+  return constant(name, std::make_shared<const HostArray>(std::move(data)));
+}
+
+ValueId GraphBuilder::constant(const std::string& name, std::shared_ptr<const HostArray> data) {
+  ValueId made = value(name, {data->dtype, data->shape});
+  graph_.values[made].data = std::move(data);
   return made;
 }
 
@@ -126,6 +146,39 @@ std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, Wor
   return made;
 }
 
+GraphCopy::GraphCopy(const Graph& from) : from_(from), builder_(from.name), now_(from.values.size()) {
+  for (ValueId input : from.inputs) now_[input] = builder_.input(from.values[input].name, from.values[input].type);
+}
+
+ValueId GraphCopy::now(ValueId old) {
+  const Value& value = from_.values[old];
+  if (!now_[old] && value.data) now_[old] = builder_.constant(value.name, value.data);
+  TW_CHECK(now_[old], "a pass asks for a value that it has not made");
+  return *now_[old];
+}
+
+void GraphCopy::copy(const Node& node) {
+  std::vector<ValueId> inputs;
+  for (ValueId input : node.inputs) inputs.push_back(now(input));
+  std::string error;
+  auto made = builder_.add(node.op, node.arguments, inputs, from_.values[node.outputs[0]].name, error);
+  if (!made) refused(error);
+  for (std::size_t i = 0; i < made->size(); ++i) set(node.outputs[i], (*made)[i]);
+}
+
+ValueId GraphCopy::add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs,
+                       const std::string& name) {
+  std::string error;
+  auto made = builder_.add(op, std::move(arguments), inputs, name, error);
+  if (!made || made->size() != 1) refused(error);
+  return (*made)[0];
+}
+
+Graph GraphCopy::finish() {
+  for (std::size_t i = 0; i < from_.outputs.size(); ++i) builder_.output(now(from_.outputs[i]), from_.output_names[i]);
+  return builder_.finish();
+}
+
 std::string to_string(const Graph& graph) {
   auto names = [&](const std::vector<ValueId>& values) {
     std::vector<std::string> list;
@@ -145,7 +198,13 @@ std::string to_string(const Graph& graph) {
     out += cat("  ", names(node.outputs), ": ", join(types, ", "), " = ", node.op, "(", names(node.inputs),
                node.arguments.empty() ? "" : "; ", arguments.substr(1), "\n");
   }
-  return out + cat("  output ", names(graph.outputs), "\n");
+  auto equals = [&](std::size_t i) {
+    const std::string& own = graph.values[graph.outputs[i]].name;
+    return own == graph.output_names[i] ? "" : cat(" = ", own);
+  };
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i)
+    out += cat("  output ", graph.output_names[i], equals(i), "\n");
+  return out;
 }
 
 std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
@@ -156,7 +215,7 @@ std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::ve
     return graph.values[value].data ? graph.values[value].data.get() : &*arrays[value];
   };
   for (const Node& node : graph.nodes) {
-    std::optional<OwnedProgram> program = program_of(node.op, node.arguments, types_of(graph, node.inputs), error);
+    std::optional<OwnedProgram> program = program_of(graph, node, error);
     if (!program) return std::nullopt;
     std::vector<const HostArray*> operands;
     for (ValueId input : node.inputs) operands.push_back(array_of(input));

@@ -30,10 +30,20 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;  // each after those that it reads
   std::vector<ValueId> inputs, outputs;
+  std::vector<std::string> output_names;  // one for each output
 };
 
 // graph/operators.tw, parsed once.
 const WorkloadModule& operators();
+
+i64 elements_of(const OperandType& type);
+inline i64 bytes_of(const OperandType& type) { return elements_of(type) * bytes_of(type.dtype); }
+// Ends the program: an operator does not take what a pass, which knows it, gives it.
+[[noreturn]] void refused(const std::string& why);
+// A list among the arguments of a node; null if it has none of that name.
+const std::vector<i64>* integers(const WorkloadArguments& arguments, const std::string& name);
+// The program of one node on operands X0, X1, ...; nothing, and why in `error`, if the operator does not take them.
+std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error);
 
 // Builds a graph from its inputs on.
 class GraphBuilder {
@@ -43,7 +53,8 @@ class GraphBuilder {
   // A name that is taken, or empty, becomes another one.
   ValueId input(const std::string& name, OperandType type);
   ValueId constant(const std::string& name, HostArray data);
-  void output(ValueId value) { graph_.outputs.push_back(value); }
+  ValueId constant(const std::string& name, std::shared_ptr<const HostArray> data);
+  void output(ValueId value, const std::string& name);
   // The results of an operator. Where all that it reads is constant they are constants, as long as they are small: what
   // shapes are made of. Nothing, and why in `error`, if the operator does not take this.
   std::optional<std::vector<ValueId>> add(const std::string& op, WorkloadArguments arguments,
@@ -61,6 +72,30 @@ class GraphBuilder {
   Graph graph_;
   std::map<std::string, int> names_;  // how often a name was asked for
 };
+// Copies a graph, node after node, for passes that change some of them. Constants are copied when they are asked for.
+class GraphCopy {
+ public:
+  explicit GraphCopy(const Graph& from);
+
+  // What stands for a value of the old graph. It is a constant, an input, or was set.
+  ValueId now(ValueId old);
+  bool has(ValueId old) const { return now_[old].has_value(); }
+  void set(ValueId old, ValueId made) { now_[old] = made; }
+  // A node of the old graph as it is.
+  void copy(const Node& node);
+  // The only result of a new operator, which must take these operands.
+  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs,
+              const std::string& name);
+  GraphBuilder& builder() { return builder_; }
+  // With the outputs of the old graph.
+  Graph finish();
+
+ private:
+  const Graph& from_;
+  GraphBuilder builder_;
+  std::vector<std::optional<ValueId>> now_;
+};
+
 // One line for each input, constant and node; for people and tests.
 std::string to_string(const Graph& graph);
 

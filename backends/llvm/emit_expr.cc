@@ -384,7 +384,7 @@ llvm::Value* FunctionEmitter::select(const Expr* condition, const Expr* then, co
     llvm::Value *a = splat(value(then), type.lanes), *b = splat(value(otherwise), type.lanes);
     return builder_.CreateSelect(chosen, a, b);
   }
-  if (!chosen->getType()->isVectorTy()) return branch_select(chosen, then, otherwise);
+  if (!chosen->getType()->isVectorTy()) return branch_select(chosen, then, otherwise, type.lanes);
   llvm::Value* outside = mask_;
   bool was_first_active = is_first_active_;
   auto under = [&](llvm::Value* mask, const Expr* side) {
@@ -401,13 +401,14 @@ llvm::Value* FunctionEmitter::select(const Expr* condition, const Expr* then, co
   return builder_.CreateSelect(chosen, a, b);
 }
 
-llvm::Value* FunctionEmitter::branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise) {
+llvm::Value* FunctionEmitter::branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise,
+                                            int lanes) {
   llvm::BasicBlock *then_block = block("then"), *else_block = block("else"), *after = block("selected");
   builder_.CreateCondBr(condition, then_block, else_block);
   auto side = [&](llvm::BasicBlock* at, const Expr* expr) {
     builder_.SetInsertPoint(at);
     llvm::DenseMap<const Expr*, llvm::Value*> kept = memo_;
-    llvm::Value* result = value(expr);
+    llvm::Value* result = splat(value(expr), lanes);
     memo_ = std::move(kept);
     llvm::BasicBlock* end = builder_.GetInsertBlock();
     builder_.CreateBr(after);

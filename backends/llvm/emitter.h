@@ -185,7 +185,7 @@ class FunctionEmitter {
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
   llvm::Value* call(const Call& node);
   llvm::Value* select(const Expr* condition, const Expr* then, const Expr* otherwise, Type type);
-  llvm::Value* branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise);
+  llvm::Value* branch_select(llvm::Value* condition, const Expr* then, const Expr* otherwise, int lanes);
   llvm::Value* constant(const Expr* expr);
   const VarSlot& slot_of(const Var* var) const;
   std::optional<Interval> range_of(const Expr* expr) const;  // of any lane

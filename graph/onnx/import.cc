@@ -205,7 +205,7 @@ class ModelImport {
       if (found == values_.end())
         problem(cat("nothing makes the output `", output.name(), "`"));
       else
-        builder_.output(found->second);
+        builder_.output(found->second, output.name());
     }
   }
 

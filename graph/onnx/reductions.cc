@@ -163,10 +163,18 @@ DType wide_type(NodeImport& node, DType own) {
 
 void layer_normalization(NodeImport& node) {
   ValueId x = node.input(0);
-  DType own = node.dtype(x);
+  DType own = node.dtype(x), type = wide_type(node, own);
+  i64 first = node.axis(node.integer("axis", -1), node.rank(x));
+  double epsilon = node.real("epsilon", 1e-5);
+  if (node.has_failed()) return;
+  ValueId wide = node.cast(x, type);
+  if (node.outputs() == 1) {
+    ValueId made = node.add("standardize", {{"first", first}}, {wide, node.scalar(epsilon, type)});
+    return node.result(0, scaled(node, node.cast(made, own), 1, 2, {}));
+  }
   Ints axes;
-  for (i64 d = node.axis(node.integer("axis", -1), node.rank(x)); d < node.rank(x); ++d) axes.push_back(d);
-  Normalized made = normalized(node, node.cast(x, wide_type(node, own)), axes, node.real("epsilon", 1e-5));
+  for (i64 d = first; d < node.rank(x); ++d) axes.push_back(d);
+  Normalized made = normalized(node, wide, axes, epsilon);
   node.result(0, scaled(node, node.cast(made.value, own), 1, 2, {}));
   node.result(1, made.mean);
   node.result(2, made.inverse);

@@ -252,13 +252,14 @@ std::string export_header(const ExportPlan& plan) {
              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
              "/* Nonzero if this CPU can run the kernels; found out when the library is loaded. */\nint ", plan.library,
              "_supported(void);\n\n");
+  if (plan.model) out += model_declarations(plan);
   for (const ExportedTask& task : plan.tasks) out += task_declaration(plan, task);
   return out + "#ifdef __cplusplus\n}\n#endif\n#endif\n";
 }
 
 std::string export_source(const ExportPlan& plan) {
   bool is_checked = is_x86(plan.tasks.front().target);
-  std::string out = cat("/* Joins the kernels of ", plan.library,
+  std::string out = cat(plan.model ? "#define _POSIX_C_SOURCE 200809L\n" : "", "/* Joins the kernels of ", plan.library,
                         ": a check of the CPU, then the entry points. */\n#include \"", plan.library, ".h\"\n");
   if (is_checked) out += cpu_check;
   out +=
@@ -267,6 +268,7 @@ std::string export_source(const ExportPlan& plan) {
           is_checked ? cpu_condition(plan) : "1", ";\n}\n\nint ", plan.library,
           "_supported(void) { return supported; }\n\n");
   for (const ExportedTask& task : plan.tasks) out += task_definition(plan, task);
+  if (plan.model) out += model_definitions(plan);
   return out;
 }
 
@@ -277,6 +279,7 @@ std::string export_manifest(const ExportPlan& plan) {
     std::string name = cat(plan.library, "_", task.name);
     boost::json::object entry{{"name", task.name}, {"doc", task.doc}, {"target", to_string(task.target)}};
     add_measurement(entry, task);
+    if (task.flops > 0) entry["flops"] = task.flops;
     entry["run"] = {{"symbol", name + "_run"}, {"buffers", export_arguments(manifest.run)}};
     entry["prepack"] = nullptr;
     if (!manifest.prepack.empty())
@@ -294,6 +297,7 @@ std::string export_manifest(const ExportPlan& plan) {
   out["cpu_features"] = boost::json::array(features.begin(), features.end());
   out["supported"] = plan.library + "_supported";
   out["tasks"] = std::move(tasks);
+  if (plan.model) out["model"] = model_manifest(plan);
   return boost::json::serialize(out) + "\n";
 }
 
@@ -311,6 +315,8 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
     good = good && folder.write(cat("traces/", task.name, ".tw"), task.trace_file) &&
            folder.write(cat("objects/", task.name, ".o"), task.kernel.code);
   }
+  if (plan.model)
+    good = good && folder.write(plan.library + ".weights", weights_header(plan.model->weights) + plan.model->weights);
   if (!good) return result;
   if (const Target& target = plan.tasks.front().target; !target.triple.empty() && target.triple != host_triple()) {
     result.note = cat("the kernels are for ", target.triple, ": compile ", plan.library,

@@ -1,13 +1,15 @@
-// Export: writes kernels as a C library that needs nothing of tracewright: objects, header, a check
-// of the CPU, archive and shared library, manifest, traces, and the source of a thread pool that
-// parallel kernels may use. Used by the export command. It neither compiles kernels nor chooses
+// Export: writes kernels, or a whole model with its weights, as a C library that needs nothing of tracewright: objects,
+// header, a check of the CPU, archive and shared library, manifest, traces, and the source of a thread pool that
+// parallel kernels may use. Used by the commands export and compile. It neither compiles kernels nor chooses
 // them; the small C file that joins the parts is compiled by the system's `cc`.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
 #include "backends/target.h"
+#include "runtime/export/model_plan.h"
 #include "runtime/measure/measurer.h"
 
 namespace tw {
@@ -17,6 +19,7 @@ struct ExportedTask {
   std::string doc;   // one line for the header: what is computed
   Kernel kernel;     // its symbol must be kernel_symbol(library, name)
   Target target;
+  double flops = 0;        // arithmetic operations of one call; 0 = not known
   double seconds = 0;      // of one call where it was measured; 0 = nowhere
   i64 record = 0;          // in the database it came from; 0 = from none
   std::string trace_file;  // text
@@ -26,6 +29,7 @@ struct ExportedTask {
 struct ExportPlan {
   std::string library;  // a C identifier; prefix of every symbol
   std::vector<ExportedTask> tasks;
+  std::optional<ModelPlan> model;  // that the kernels are for; processors only
   bool make_static = true, make_shared = true;
 };
 

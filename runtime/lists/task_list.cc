@@ -156,6 +156,21 @@ void decode_args(const Item& item, TaskEntry& task) {
   });
 }
 
+void decode_shapes(const Item& item, TaskEntry& task) {
+  constexpr const char* expected = "shapes of inputs, such as `{x: [1, 3, 224, 224]}`";
+  if (item.node.kind != YamlKind::Mapping) return item.expected(expected);
+  for_each_entry(item.node, item.diagnostics, [&](const YamlNode& key, const YamlNode& value) {
+    ModelShape shape{key.text, {}};
+    for (const YamlNode& extent : value.items) {
+      std::optional<i64> number = yaml::number<i64>(extent);
+      if (!number || *number < 1) return Item{key.text, extent, item.diagnostics}.expected("a positive integer");
+      shape.extents.push_back(*number);
+    }
+    if (value.kind != YamlKind::List) return Item{key.text, value, item.diagnostics}.expected("a list of extents");
+    task.shapes.push_back(std::move(shape));
+  });
+}
+
 const std::vector<Key<TaskEntry>>& task_keys() {
   static const std::vector<Key<TaskEntry>> keys = {
       {"name", [](const Item& item, TaskEntry& task) { decode_name(item, task.name); },
@@ -165,6 +180,8 @@ const std::vector<Key<TaskEntry>>& task_keys() {
       {"epilogue", [](const Item& item, TaskEntry& task) { decode_texts(item, task.epilogue); }},
       {"workload", [](const Item& item, TaskEntry& task) { decode_text(item, task.workload); }},
       {"use", [](const Item& item, TaskEntry& task) { decode_text(item, task.use); }},
+      {"model", [](const Item& item, TaskEntry& task) { decode_text(item, task.model); }},
+      {"shapes", decode_shapes},
       {"weight", [](const Item& item, TaskEntry& task) { decode_positive(item, task.weight); }},
       {"layout", [](const Item& item, TaskEntry& task) { decode_layout(item, task.layout); }},
       {"tolerance", [](const Item& item, TaskEntry& task) { decode_tolerance(item, task.tolerance); }},
@@ -173,29 +190,35 @@ const std::vector<Key<TaskEntry>>& task_keys() {
   return keys;
 }
 
-// A task is an operator, or a use of a workload in a file, not both and not neither.
+// A task is an operator, a use of a workload in a file, or a model: one of them.
 void check_form(const YamlNode& node, TaskEntry& task, Diagnostics& diagnostics) {
   if (node.kind != YamlKind::Mapping) return;
-  const YamlNode *op = node.find("op"), *workload = node.find("workload");
-  if (!op && !workload) {
-    diagnostics.error(node.span, "a task needs `op` or `workload`",
-                      "`op: dense` with `args`, or `workload: file.tw` with `use: \"name(M = 1)\"`");
+  std::vector<const char*> forms;
+  for (const char* key : {"op", "workload", "model"}) {
+    if (node.find(key)) forms.push_back(key);
+  }
+  if (forms.empty()) {
+    diagnostics.error(
+        node.span, "a task needs `op`, `workload` or `model`",
+        "`op: dense` with `args`, `workload: file.tw` with `use: \"name(M = 1)\"`, or `model: file.onnx`");
     return;
   }
-  if (op && workload) {
-    diagnostics.error(workload->span, "a task has `op` or `workload`, not both");
-    task.op.given = false;  // which one was meant is not known
+  if (forms.size() > 1) {
+    diagnostics.error(node.find(forms[1])->span, cat("a task has `", forms[0], "` or `", forms[1], "`, not both"));
+    task.op.given = task.model.given = false;  // which one was meant is not known
     return;
   }
-  for (const char* key : {"args", "epilogue"}) {
+  auto goes_with = [&](const char* key, const char* form, const char* note = "") {
     const YamlNode* value = node.find(key);
-    if (workload && value)
-      diagnostics.error(value->span, cat("`", key, "` goes with `op`, not with `workload`"),
-                        "write it in the workload or in `use`");
-  }
-  const YamlNode* use = node.find("use");
-  if (op && use) diagnostics.error(use->span, "`use` goes with `workload`, not with `op`");
-  if (workload && !use)
+    if (value && !node.find(form))
+      diagnostics.error(value->span, cat("`", key, "` goes with `", form, "`, not with `", forms[0], "`"), note);
+  };
+  const char* in_text = node.find("workload") ? "write it in the workload or in `use`" : "";
+  goes_with("args", "op", in_text);
+  goes_with("epilogue", "op", in_text);
+  goes_with("use", "workload");
+  goes_with("shapes", "model");
+  if (node.find("workload") && !node.find("use"))
     diagnostics.error(node.span, "missing key `use` in a task",
                       "which workload of the file, as in `use: \"name(M = 512)\"`");
 }
@@ -423,6 +446,12 @@ std::string to_json(const TaskList& list) {
       object["op"] = task.op.value;
       object["args"] = args;
       object["epilogue"] = texts(task.epilogue);
+    } else if (task.model.given) {
+      object["model"] = task.model.value;
+      json::object shapes;
+      for (const ModelShape& shape : task.shapes)
+        shapes[shape.name] = json::array(shape.extents.begin(), shape.extents.end());
+      object["shapes"] = shapes;
     } else {
       object["workload"] = task.workload.value;
       object["use"] = task.use.value;

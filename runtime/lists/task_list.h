@@ -35,7 +35,14 @@ struct ModuleEntry {
 
 enum class TaskLayout : u8 { Fixed, Free };  // Free: the tuner may choose the layout of inputs and outputs
 
-// Either an operator with arguments, or a workload file and a use of a workload in it.
+// The shape of a model's input, as written.
+struct ModelShape {
+  std::string name;
+  std::vector<i64> extents;
+};
+
+// An operator with arguments, or a workload file and a use of a workload in it, or a model, which stands for a task for
+// each of its different kernels.
 struct TaskEntry {
   Located<std::string> name;  // a C identifier: export makes symbols from it
   Located<std::string> op;
@@ -45,7 +52,9 @@ struct TaskEntry {
   std::vector<Located<std::string>> epilogue;
   Located<std::string> workload;  // path as written
   Located<std::string> use;       // "banded(M = 512, B = 16)"; the span is that of the text inside its quotes
-  Located<double> weight{1.0};    // how often the task runs in the whole; divides trials between tasks
+  Located<std::string> model;     // path as written, ONNX
+  std::vector<ModelShape> shapes;
+  Located<double> weight{1.0};  // how often the task runs in the whole; divides trials between tasks
   Located<TaskLayout> layout{TaskLayout::Fixed};
   Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types
   TargetEntry target;            // if not given: that of the list

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "dsl/analysis/points.h"
-#include "dsl/base/clock.h"
 #include "sampler/search/first_kernel.h"
 #include "sampler/strategies/evolutionary.h"
 #include "sampler/strategies/proposer.h"
@@ -97,22 +96,7 @@ void BatchSearch::add_first_trials(TaskState& state, const Rng& rng, i64 left, B
 std::optional<Candidate> BatchSearch::first_kernel(TaskState& state, const Rng& rng, i64 left) {
   RoundOptions how = round_;
   how.keep_features = how.keep_features && left >= kEnoughToLearn;
-  Round round{.space = state.space,
-              .elites = {},
-              .measured = {},
-              .times = {},
-              .model = nullptr,
-              .acquisition = {},
-              .count = 1,
-              .rng = rng,
-              .known = state.known,
-              .stats = stats_,
-              .options = how};
-  std::vector<Candidate> drafts = best_drafts(round, {});
-  double begin = seconds_now();
-  std::optional<Candidate> first = choose_first_kernel(state.space, drafts, state.task->target, how.threads, how.stop);
-  stats_.first_kernel_seconds += seconds_now() - begin;
-  return first;
+  return find_first_kernel(state.space, state.task->target, how, rng, state.known, stats_);
 }
 
 // The best of other machines, which may be the best here, and transfer seeds.

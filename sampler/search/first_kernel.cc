@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "backends/backend.h"
+#include "dsl/base/clock.h"
 #include "sampler/search/trial.h"
 #include "sampler/space/parallel_for.h"
+#include "sampler/strategies/evolutionary.h"
 
 namespace tw {
 namespace {
@@ -125,6 +127,26 @@ std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const 
     std::ranges::move(other_unrollings(space, drafts, bodies[i]), std::back_inserter(others));
   others = rate(std::move(others));
   return !others.empty() && others[0].seconds < bodies[0].seconds ? others[0].candidate : bodies[0].candidate;
+}
+
+std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& target, const RoundOptions& options,
+                                           const Rng& rng, KnownCandidates& known, SearchStats& stats) {
+  Round round{.space = space,
+              .elites = {},
+              .measured = {},
+              .times = {},
+              .model = nullptr,
+              .acquisition = {},
+              .count = 1,
+              .rng = rng,
+              .known = known,
+              .stats = stats,
+              .options = options};
+  std::vector<Candidate> drafts = best_drafts(round, {});
+  double begin = seconds_now();
+  std::optional<Candidate> first = choose_first_kernel(space, drafts, target, options.threads, options.stop);
+  stats.first_kernel_seconds += seconds_now() - begin;
+  return first;
 }
 
 }  // namespace tw

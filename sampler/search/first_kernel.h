@@ -1,13 +1,13 @@
 // The first kernel of a task, chosen without a measurement: of the best candidates by the draft model the one whose
 // machine code takes the fewest cycles. The code shows what no program does: tests that lowering leaves in a body,
-// partial vectors, registers that are too few. Used by BatchSearch.
+// partial vectors, registers that are too few. Used by BatchSearch, and where a model is compiled without tuning.
 #pragma once
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "backends/target.h"
-#include "sampler/space/candidate.h"
+#include "sampler/strategies/strategy.h"
 
 namespace tw {
 
@@ -21,5 +21,9 @@ inline constexpr std::size_t kCompiledDrafts = 8, kUnrolledDrafts = 2;
 // Once `stop` is true, it means nothing.
 std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
                                              const Target& target, int threads, const std::function<bool()>& stop);
+
+// The same of the best drafts of a search with the draft model alone, with random numbers of `rng`.
+std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& target, const RoundOptions& options,
+                                           const Rng& rng, KnownCandidates& known, SearchStats& stats);
 
 }  // namespace tw

@@ -19,6 +19,7 @@ std::optional<ExportedTask> export_task(Database& database, const TuneTask& task
                       export_doc(task.program.program),
                       std::move(stored->kernel),
                       task.target,
+                      count_flops(task.program.program),
                       stored->record.seconds,
                       stored->record.id,
                       print_trace_file(file)};

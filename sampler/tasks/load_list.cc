@@ -1,6 +1,7 @@
 #include "sampler/tasks/load_list.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 
@@ -8,11 +9,14 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
+#include "graph/import_onnx.h"
+#include "graph/passes/passes.h"
 #include "rules/lang/rule_modules.h"
 #include "runtime/measure/found_device.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/list_search.h"
+#include "sampler/tasks/model_tasks.h"
 
 namespace tw {
 namespace {
@@ -252,12 +256,67 @@ Target with_whole_path(Target target, const std::string& path) {
   return target;
 }
 
+// The tasks of a model, which take the place of its entry. False after errors.
+bool add_model(const TaskEntry& entry, const Target& target, const std::string& path, std::vector<TaskEntry>& entries,
+               LoadedList& out, Diagnostics& diagnostics) {
+  graph::ImportOptions options;
+  for (const ModelShape& shape : entry.shapes) options.shapes[shape.name] = shape.extents;
+  auto imported = graph::import_onnx(path, options);
+  if (auto* problems = std::get_if<graph::ImportProblems>(&imported)) {
+    for (const std::string& line : problems->lines) diagnostics.error(entry.model.span, line);
+    return false;
+  }
+  for (TuneTask& task : model_tasks(graph::simplified(std::get<graph::Graph>(imported)), target).tasks) {
+    TaskEntry own = entry;
+    task.name = own.name.value = cat(entry.name.value, "_", task.name);
+    task.weight = own.weight.value = entry.weight.value * task.weight;
+    entries.push_back(std::move(own));
+    out.tasks.push_back(std::move(task));
+  }
+  return true;
+}
+
+// Makes the programs of all entries. Where there is none, an entry is left without a task.
+void add_tasks(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
+  std::vector<TaskEntry> entries;
+  for (const TaskEntry& entry : out.list.tasks) {
+    Target target = entry.target.given ? entry.target.value : out.list.target.value;
+    if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
+    if (entry.model.given) {
+      if (!add_model(entry, target, maker.resolve(entry.model.value), entries, out, diagnostics))
+        entries.push_back(entry);
+      continue;
+    }
+    entries.push_back(entry);
+    std::optional<OwnedProgram> program = maker.make(entry);
+    if (!program) continue;
+    if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
+    if (entry.tolerance.given) program->program.tolerance = entry.tolerance.value;
+    out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
+  }
+  out.list.tasks = std::move(entries);
+}
+
+// The list of one model, as text; its name is that of the file.
+std::string list_of_model(const std::string& path, const std::vector<ModelShape>& shapes) {
+  std::filesystem::path file(path);
+  std::string name = file.stem().string(), text;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  if (!std::isalpha(static_cast<unsigned char>(name[0]))) name = "m_" + name;
+  for (const ModelShape& shape : shapes)
+    text += cat(text.empty() ? "" : ", ", "\"", shape.name, "\": [", join(shape.extents, ", "), "]");
+  return cat("version: 1\ntasks:\n  - name: ", name, "\n    model: \"", file.filename().string(), "\"\n    shapes: {",
+             text, "}\n");
+}
+
 }  // namespace
 
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules,
-                                    const std::string& strategy) {
+                                    const std::string& strategy, const std::vector<ModelShape>& shapes) {
   std::string error;
-  std::optional<std::string> text = read_text_file(path, error);
+  std::optional<std::string> text = path.ends_with(".onnx") ? list_of_model(path, shapes) : read_text_file(path, error);
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);
@@ -269,15 +328,7 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
     out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
   TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
-  for (const TaskEntry& entry : out.list.tasks) {
-    std::optional<OwnedProgram> program = maker.make(entry);
-    if (!program) continue;
-    if (entry.layout.value == TaskLayout::Free) mark_free_layout(*program);
-    if (entry.tolerance.given) program->program.tolerance = entry.tolerance.value;
-    Target target = entry.target.given ? entry.target.value : out.list.target.value;
-    if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
-    out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}});
-  }
+  add_tasks(out, maker, diagnostics);
   add_modules(out, maker, diagnostics);
   check_rule_set(out.list, rules, out.library, maker, diagnostics);
   if (Located<std::string>& transfer = out.list.search.transfer;

@@ -80,7 +80,7 @@ TEST(GraphEvaluation, GoesThroughTheNodesAndNamesTheOneThatFails) {
   ASSERT_TRUE(taken) << error;
   auto twice = builder.add("add", {}, {(*taken)[0], (*taken)[0]}, "twice", error);
   ASSERT_TRUE(twice) << error;
-  builder.output((*twice)[0]);
+  builder.output((*twice)[0], "y");
   Graph graph = builder.finish();
   HostArray places = HostArray::zeros(DType::I64, {2});
   places.set(0, -1), places.set(1, 1);

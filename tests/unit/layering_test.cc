@@ -93,7 +93,9 @@ const std::vector<Row> kTable = {
     // Strategies propose candidates; they never see records, and so no database.
     {"sampler/strategies", kCandidates},
     {"sampler/search", kSearch},
-    {"sampler/tasks", kSearch + std::vector<std::string>{"sampler/search"}},
+    {"sampler/tasks", kSearch + std::vector<std::string>{"graph", "sampler/search"}},
+    // From graphs to libraries.
+    {"sampler/models", kSearch + std::vector<std::string>{"graph", "sampler/search", "sampler/tasks"}},
     {"cli", kAll},
     {"bench", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
     {"bench/peers", {"runtime/measure/fma_probe.h"}},

@@ -1,0 +1,146 @@
+// tracewright run: a compiled model on data in .npy files.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "runtime/export/model_library.h"
+#include "runtime/lists/npy.h"
+#include "runtime/measure/elements.h"
+
+namespace tw::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::vector<std::string> inputs, outputs;
+  int threads = 1;
+  double seconds = 0;
+  u64 seed = 0;
+  bool profile = false;
+};
+
+// "x=x.npy" or, for the only one, "x.npy".
+std::pair<std::string, std::string> named_file(const std::string& text, const std::vector<KernelArgument>& tensors) {
+  std::size_t equals = text.find('=');
+  if (equals == std::string::npos) return {tensors.empty() ? "" : tensors[0].name, text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+const KernelArgument* find(const std::vector<KernelArgument>& tensors, const std::string& name, const char* flag) {
+  auto at = std::ranges::find(tensors, name, &KernelArgument::name);
+  if (at != tensors.end()) return &*at;
+  std::vector<std::string> names;
+  for (const KernelArgument& tensor : tensors) names.push_back(tensor.name);
+  say(cat(flag, ": the model has no `", name, "`; there are ", join(names, ", ")));
+  return nullptr;
+}
+
+// Inputs that no file is given for are random. nullopt after a message.
+std::optional<std::vector<HostArray>> read_inputs(const Options& options, const ModelLibrary& model) {
+  std::vector<HostArray> arrays;
+  for (const KernelArgument& input : model.inputs) {
+    arrays.push_back(HostArray::zeros(input.dtype, input.shape));
+    fill_input(options.seed, input.name, 0, input.dtype, arrays.back().elements(),
+               reinterpret_cast<char*>(arrays.back().bytes.data()));
+  }
+  for (const std::string& text : options.inputs) {
+    auto [name, path] = named_file(text, model.inputs);
+    const KernelArgument* input = find(model.inputs, name, "--input");
+    if (!input) return std::nullopt;
+    std::string error;
+    std::optional<HostArray> array = read_npy(path, error);
+    if (!array) return say(error), std::nullopt;
+    if (array->dtype != input->dtype || array->shape != input->shape)
+      return say(cat(path, " holds ", name_of(array->dtype), "[", join(array->shape, ", "), "], but `", name, "` is ",
+                     name_of(input->dtype), "[", join(input->shape, ", "), "]")),
+             std::nullopt;
+    arrays[static_cast<std::size_t>(input - model.inputs.data())] = std::move(*array);
+  }
+  return arrays;
+}
+
+bool write_outputs(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& arrays) {
+  for (const std::string& text : options.outputs) {
+    auto [name, path] = named_file(text, model.outputs);
+    const KernelArgument* output = find(model.outputs, name, "--output");
+    if (!output) return false;
+    std::optional<std::string> bytes = npy_bytes(arrays[static_cast<std::size_t>(output - model.outputs.data())]);
+    if (!bytes) return say(cat(".npy files cannot hold ", name_of(output->dtype))), false;
+    if (!write_file(path, *bytes)) return false;
+  }
+  return true;
+}
+
+// A row for each kernel, the one that takes longest first.
+int print_profile(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& inputs) {
+  std::string error;
+  std::vector<double> times = time_steps(model, inputs, options.threads, std::max(1.0, options.seconds), error);
+  if (!error.empty()) return say(error), Environment;
+  struct Sum {
+    double seconds = 0, flops = 0;
+    int calls = 0;
+  };
+  std::map<std::string, Sum> sums;
+  double all = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    Sum& sum = sums[model.steps[i].kernel];
+    sum.seconds += times[i], ++sum.calls, all += times[i];
+    sum.flops += model.steps[i].flops;
+  }
+  std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
+  std::ranges::stable_sort(sorted, std::greater(), [](const auto& row) { return row.second.seconds; });
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [kernel, sum] : sorted)
+    rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all),
+                    fmt::format("{}", sum.calls), show_time(sum.seconds / sum.calls),
+                    show_number(sum.flops / sum.seconds * 1e-9), kernel});
+  rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "", "all steps"});
+  print_table({"time", "share", "calls", "each", "GFLOP/s", "kernel"}, rows);
+  return Ok;
+}
+
+int run_folder(const Options& options) {
+  std::string error;
+  std::optional<ModelLibrary> model = open_model(options.model, error);
+  if (!model) return say(error), Usage;
+  std::optional<std::vector<HostArray>> inputs = read_inputs(options, *model);
+  if (!inputs) return Usage;
+  if (options.profile) return print_profile(options, *model, *inputs);
+  ModelRun run = run_model(*model, *inputs, options.threads, options.seconds);
+  if (!run.error.empty()) return say(run.error), Environment;
+  if (!write_outputs(options, *model, run.outputs)) return Usage;
+  for (std::size_t i = 0; i < run.outputs.size(); ++i)
+    fmt::print("{}: {}[{}]\n", model->outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
+  if (run.seconds.empty()) return Ok;
+  std::ranges::sort(run.seconds);
+  fmt::print("{} calls, median {}, fastest {}; start {}\n", run.seconds.size(),
+             show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]), show_time(run.create_seconds));
+  return Ok;
+}
+
+}  // namespace
+
+int run_run(int count, char** words) {
+  Options options;
+  App app("run", "Run a model that `compile` has made. Inputs without a file get random numbers.",
+          "examples:\n  tracewright compile resnet18.onnx --output resnet18\n"
+          "  tracewright run resnet18 --input x=x.npy --output y=y.npy\n"
+          "  tracewright run resnet18 --threads 2 --seconds 2    # how long it takes");
+  app.add_option("MODEL", options.model, "the folder that `compile` has written").required();
+  app.add_option("--input", options.inputs, "NAME=FILE.npy");
+  app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
+  app.add_option("--threads", options.threads, "that run it").range(1, 1024);
+  app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
+  app.add_flag("--profile", options.profile, "say what each kernel takes instead");
+  app.add_option("--seed", options.seed, "of random inputs");
+  if (std::optional<int> code = app.parse(count, words)) return *code;
+  return run_folder(options);
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,231 @@
+#include "graph/fusion.h"
+
+#include <algorithm>
+#include <set>
+
+#include "dsl/base/text.h"
+#include "graph/node_form.h"
+
+namespace tw::graph {
+namespace {
+
+constexpr u32 kNone = ~0u;
+
+// Nodes that come together again behind one value.
+constexpr std::size_t kMostClaimed = 16;
+
+// A name of several operators stays readable.
+constexpr std::size_t kMostNames = 4;
+
+class Fusion {
+ public:
+  explicit Fusion(const Graph& graph)
+      : graph_(graph),
+        makers_(graph.values.size(), kNone),
+        readers_(graph.values.size()),
+        group_(graph.nodes.size(), kNone) {
+    for (u32 n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      for (ValueId output : node.outputs) makers_[output] = n;
+      for (ValueId input : std::set<ValueId>(node.inputs.begin(), node.inputs.end())) readers_[input].push_back(n);
+      forms_.push_back(form_of(graph, node));
+    }
+    for (ValueId output : graph.outputs) is_output_.insert(output);
+    for (u32 n = 0; n < graph.nodes.size(); ++n) {
+      copied_.push_back(should_be_copied(n));
+      // What is nowhere as a whole cannot be had under another name.
+      views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]));
+    }
+  }
+
+  FusedGraph run() {
+    for (u32 n = 0; n < graph_.nodes.size(); ++n) {
+      if (views_[n] || is_copied(n)) continue;
+      if (group_[n] == kNone) join_producer(n);
+      if (group_[n] == kNone) group_[n] = new_group();
+      members_[group_[n]].push_back(n);
+      take_in_operands(n);
+      claim_readers(n);
+    }
+    FusedGraph fused;
+    for (std::vector<u32>& nodes : members_) {
+      if (!nodes.empty()) fused.groups.push_back(group_of(nodes));
+    }
+    auto last = [](const Group& group) { return group.nodes.back(); };
+    std::ranges::sort(fused.groups, {}, last);
+    for (ValueId value = 0; value < graph_.values.size(); ++value) fused.memory.push_back(memory_of(value));
+    return fused;
+  }
+
+ private:
+  u32 new_group() {
+    members_.emplace_back();
+    return static_cast<u32>(members_.size() - 1);
+  }
+
+  bool has_one_reader(ValueId value) const { return readers_[value].size() == 1 && is_output_.count(value) == 0; }
+
+  // What every reader does for itself: values that are the same along some dimensions, and constants in another order,
+  // since packing reads them in any. Of the nodes before it this is known.
+  bool should_be_copied(u32 n) const {
+    const Node& node = graph_.nodes[n];
+    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty() || !forms_[n].is_movement)
+      return false;
+    if (node.op == "broadcast") return true;
+    if (is_view(graph_, node)) return is_copied_value(node.inputs[0]);
+    return std::ranges::all_of(node.inputs, [&](ValueId input) {
+      return graph_.values[memory_of(input)].data || (is_copied_value(input) && is_constant(input));
+    });
+  }
+  bool is_copied_value(ValueId value) const { return makers_[value] != kNone && copied_[makers_[value]]; }
+  // Does it depend on constants alone?
+  bool is_constant(ValueId value) const {
+    if (makers_[value] == kNone) return graph_.values[value].data != nullptr;
+    return std::ranges::all_of(graph_.nodes[makers_[value]].inputs, [&](ValueId input) { return is_constant(input); });
+  }
+  bool is_copied(u32 n) const { return copied_[n]; }
+
+  // A node that reads what another group made at the places where it writes itself, joins that group: its result never
+  // goes through memory. Products are preferred.
+  void join_producer(u32 n) {
+    if (forms_[n].has_reduction || graph_.nodes[n].outputs.size() != 1) return;
+    for (bool wants_reduction : {true, false}) {
+      for (std::size_t i = 0; i < graph_.nodes[n].inputs.size() && group_[n] == kNone; ++i) {
+        ValueId operand = graph_.nodes[n].inputs[i];
+        u32 maker = makers_[operand];
+        if (maker == kNone || group_[maker] == kNone || !forms_[n].same_place[i] || !has_one_reader(operand)) continue;
+        if (graph_.nodes[maker].outputs.size() != 1 || has_reduction(group_[maker]) != wants_reduction) continue;
+        group_[n] = group_[maker];
+      }
+    }
+  }
+
+  // A result with several readers stays in its group where all that is made of it element by element comes together in
+  // one value, as x and sigmoid(x) in x * sigmoid(x): these nodes join the group.
+  void claim_readers(u32 n) {
+    if (graph_.nodes[n].outputs.size() != 1 || has_one_reader(graph_.nodes[n].outputs[0])) return;
+    std::set<ValueId> made{graph_.nodes[n].outputs[0]};
+    std::set<u32> pending, claimed;
+    for (ValueId next = *made.begin();;) {
+      if (is_output_.count(next) > 0 || claimed.size() > kMostClaimed) return;
+      pending.insert(readers_[next].begin(), readers_[next].end());
+      if (pending.empty()) return;
+      u32 first = *pending.begin();
+      pending.erase(pending.begin());
+      if (!can_join(first, made)) return;
+      claimed.insert(first);
+      next = graph_.nodes[first].outputs[0];
+      made.insert(next);
+      if (pending.empty()) break;
+    }
+    for (u32 member : claimed) group_[member] = group_[n];
+  }
+
+  // Is it element by element in these values?
+  bool can_join(u32 n, const std::set<ValueId>& made) const {
+    const Node& node = graph_.nodes[n];
+    if (views_[n] || is_copied(n) || forms_[n].has_reduction || node.outputs.size() != 1) return false;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (made.count(node.inputs[i]) > 0 && !forms_[n].same_place[i]) return false;
+    }
+    return true;
+  }
+
+  bool has_reduction(u32 group) const {
+    return std::ranges::any_of(members_[group], [&](u32 n) { return forms_[n].has_reduction; });
+  }
+  bool only_moves(u32 group) const {
+    return std::ranges::all_of(members_[group], [&](u32 n) { return forms_[n].is_movement; });
+  }
+
+  // Groups without reductions whose only reader is this node come into its own: into a product only what moves
+  // elements, since the rest would be computed again for each use.
+  void take_in_operands(u32 n) {
+    for (ValueId operand : graph_.nodes[n].inputs) {
+      u32 maker = makers_[operand];
+      if (maker == kNone || group_[maker] == kNone || group_[maker] == group_[n] || !has_one_reader(operand)) continue;
+      u32 other = group_[maker];
+      if (has_reduction(other) || graph_.nodes[maker].outputs.size() != 1) continue;
+      if (forms_[n].has_reuse && !only_moves(other)) continue;
+      for (u32 member : members_[other]) group_[member] = group_[n];
+      std::vector<u32>& own = members_[group_[n]];
+      own.insert(own.end(), members_[other].begin(), members_[other].end());
+      members_[other].clear();
+    }
+  }
+
+  // With the nodes that it computes for itself.
+  Group group_of(const std::vector<u32>& members) {
+    std::set<u32> nodes;
+    for (u32 n : members) add_copied(n, nodes);
+    Group group;
+    group.nodes.assign(nodes.begin(), nodes.end());
+    std::set<ValueId> made;
+    std::vector<std::string> names;
+    for (u32 n : group.nodes) {
+      const Node& node = graph_.nodes[n];
+      for (ValueId input : node.inputs) {
+        std::vector<ValueId>& operands = graph_.values[memory_of(input)].data ? group.constants : group.inputs;
+        if (made.count(input) == 0 && std::ranges::count(operands, input) == 0) operands.push_back(input);
+      }
+      made.insert(node.outputs.begin(), node.outputs.end());
+      if (node.op != "broadcast") names.push_back(node.op);
+    }
+    group.outputs = graph_.nodes[group.nodes.back()].outputs;
+    if (names.empty()) names.push_back("broadcast");
+    if (names.size() > kMostNames) names.resize(kMostNames);
+    group.name = join(names, "_");
+    return group;
+  }
+
+  void add_copied(u32 n, std::set<u32>& nodes) const {
+    nodes.insert(n);
+    for (ValueId input : graph_.nodes[n].inputs) {
+      if (makers_[input] != kNone && is_copied(makers_[input])) add_copied(makers_[input], nodes);
+    }
+  }
+
+  ValueId memory_of(ValueId value) const {
+    while (makers_[value] != kNone && views_[makers_[value]]) value = graph_.nodes[makers_[value]].inputs[0];
+    return value;
+  }
+
+  const Graph& graph_;
+  std::vector<u32> makers_;  // the node that makes a value
+  std::vector<std::vector<u32>> readers_;
+  std::vector<NodeForm> forms_;
+  std::vector<bool> copied_, views_;
+  std::set<ValueId> is_output_;
+  std::vector<u32> group_;  // of a node
+  std::vector<std::vector<u32>> members_;
+};
+
+}  // namespace
+
+FusedGraph fuse(const Graph& graph) { return Fusion(graph).run(); }
+
+OwnedProgram program_of(const Graph& graph, const Group& group) {
+  te::Definition definition(group.name);
+  std::map<ValueId, te::Tensor> tensors;
+  for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+    const OperandType& type = graph.values[group.inputs[i]].type;
+    tensors[group.inputs[i]] = definition.input(cat("X", i), type.dtype, type.shape);
+  }
+  for (std::size_t i = 0; i < group.constants.size(); ++i) {
+    const OperandType& type = graph.values[group.constants[i]].type;
+    tensors[group.constants[i]] = definition.constant(cat("W", i), type.dtype, type.shape);
+  }
+  Diagnostics diagnostics(*operators().source);
+  for (u32 n : group.nodes) {
+    const Node& node = graph.nodes[n];
+    std::vector<te::Tensor> operands;
+    for (ValueId input : node.inputs) operands.push_back(tensors.at(input));
+    bool is_output = n == group.nodes.back();
+    auto made = add_workload(definition, operators(), node.op, node.arguments, operands, is_output, diagnostics);
+    if (!made) refused(diagnostics.render());
+    for (std::size_t i = 0; i < made->size(); ++i) tensors[node.outputs[i]] = (*made)[i];
+  }
+  return definition.finish();
+}
+
+}  // namespace tw::graph

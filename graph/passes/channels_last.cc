@@ -1,0 +1,195 @@
+// Layouts are followed from the convolutions on: a value that one of them makes has its channels last, operators that
+// work element by element take their operands that way, and a transposition is added only where somebody needs the
+// other order.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "graph/node_form.h"
+#include "graph/passes/passes.h"
+
+namespace tw::graph {
+namespace {
+
+using Ints = std::vector<i64>;
+
+// Where dimension d of N, C, D1, D2, ... stands in N, D1, D2, ..., C.
+i64 last_place(i64 d, i64 rank) { return d == 0 ? 0 : d == 1 ? rank - 1 : d - 1; }
+
+Ints to_last(i64 rank) {
+  Ints order{0};
+  for (i64 d = 2; d < rank; ++d) order.push_back(d);
+  order.push_back(1);
+  return order;
+}
+Ints from_last(i64 rank) {
+  Ints order{0, rank - 1};
+  for (i64 d = 1; d + 1 < rank; ++d) order.push_back(d);
+  return order;
+}
+Ints in_order(const Ints& values, const Ints& order) {
+  Ints out;
+  for (i64 d : order) out.push_back(values[static_cast<std::size_t>(d)]);
+  return out;
+}
+
+// Operators that do the same in any order of dimensions, and which of their arguments name dimensions or have a number
+// for each.
+struct Arguments {
+  std::vector<std::string> axis, for_each;
+};
+const std::map<std::string, Arguments>& movable() {
+  static const std::map<std::string, Arguments> table = {
+      {"concat", {{"axis"}, {}}},
+      {"pad", {{}, {"before", "after"}}},
+      {"pad_edge", {{}, {"before", "after"}}},
+      {"slice", {{}, {"start", "step", "R"}}},
+      {"softmax", {{"axis"}, {}}},
+      {"log_softmax", {{"axis"}, {}}},
+  };
+  return table;
+}
+
+class ChannelsLast {
+ public:
+  explicit ChannelsLast(const Graph& graph)
+      : graph_(graph), copy_(graph), last_(graph.values.size()), makers_(graph.values.size()) {
+    for (const Node& node : graph.nodes) {
+      for (ValueId output : node.outputs) makers_[output] = &node;
+    }
+  }
+
+  Graph run() {
+    for (const Node& node : graph_.nodes) {
+      if (node.op == "broadcast") continue;  // made in the order in which it is read
+      if (is_window(node))
+        last_[node.outputs[0]] = window(node);
+      else if (has_last_operand(node) && keeps_order(node))
+        last_[node.outputs[0]] = moved(node);
+      else if (node.op.starts_with("reduce_") && last_[node.inputs[0]])
+        reduction(node);
+      else
+        as_it_is(node);
+    }
+    for (ValueId output : graph_.outputs) plain(output);
+    return copy_.finish();
+  }
+
+ private:
+  i64 rank(ValueId value) const { return static_cast<i64>(graph_.values[value].type.shape.size()); }
+  const std::string& name(ValueId value) const { return graph_.values[value].name; }
+
+  static bool is_window(const Node& node) {
+    return node.op == "conv" || node.op == "max_pool" || node.op == "average_pool";
+  }
+
+  ValueId window(const Node& node) {
+    std::vector<ValueId> operands{last(node.inputs[0])};
+    if (node.inputs.size() > 1) operands.push_back(plain(node.inputs[1]));
+    return copy_.add(node.op + "_last", node.arguments, operands, name(node.outputs[0]));
+  }
+
+  bool has_last_operand(const Node& node) const {
+    return std::ranges::any_of(node.inputs, [&](ValueId input) { return last_[input].has_value(); });
+  }
+
+  bool keeps_order(const Node& node) const {
+    if (node.outputs.size() != 1 || rank(node.outputs[0]) < 3) return false;
+    auto is_alike = [&](ValueId input) { return rank(input) == rank(node.outputs[0]) || rank(input) == 0; };
+    if (!std::ranges::all_of(node.inputs, is_alike)) return false;
+    return movable().count(node.op) > 0 || form_of(graph_, node).is_elementwise;
+  }
+
+  ValueId moved(const Node& node) {
+    i64 dims = rank(node.outputs[0]);
+    WorkloadArguments arguments = node.arguments;
+    auto known = movable().find(node.op);
+    for (WorkloadArgument& argument : arguments) {
+      if (known == movable().end()) break;
+      if (std::ranges::count(known->second.axis, argument.name) > 0)
+        argument.value = last_place(std::get<i64>(argument.value), dims);
+      if (std::ranges::count(known->second.for_each, argument.name) > 0)
+        argument.value = in_order(std::get<Ints>(argument.value), to_last(dims));
+    }
+    std::vector<ValueId> operands;
+    for (ValueId input : node.inputs) operands.push_back(rank(input) == 0 ? plain(input) : last(input));
+    return copy_.add(node.op, arguments, operands, name(node.outputs[0]));
+  }
+
+  // The dimensions that are left come in the order of the operand.
+  void reduction(const Node& node) {
+    i64 dims = rank(node.inputs[0]);
+    const Ints& axes = *integers(node.arguments, "axes");
+    Ints moved_axes, kept;
+    for (i64 axis : axes) moved_axes.push_back(last_place(axis, dims));
+    for (i64 d : to_last(dims)) {
+      if (std::ranges::count(axes, d) == 0) kept.push_back(d);
+    }
+    i64 left = static_cast<i64>(kept.size());
+    Ints sorted = kept;
+    std::ranges::sort(sorted);
+    bool is_last = left >= 3 && kept == in_order(sorted, to_last(left));
+    if (kept != sorted && !is_last) return as_it_is(node);
+    WorkloadArguments arguments = node.arguments;
+    for (WorkloadArgument& argument : arguments) {
+      if (argument.name == "axes") argument.value = moved_axes;
+    }
+    ValueId made = copy_.add(node.op, arguments, {last(node.inputs[0])}, name(node.outputs[0]));
+    if (kept == sorted)
+      copy_.set(node.outputs[0], made);
+    else
+      last_[node.outputs[0]] = made;
+  }
+
+  void as_it_is(const Node& node) {
+    for (ValueId input : node.inputs) plain(input);
+    copy_.copy(node);
+  }
+
+  ValueId plain(ValueId value) {
+    if (!copy_.has(value) && !graph_.values[value].data) {
+      if (last_[value]) {
+        copy_.set(value, copy_.add("transpose", {{"order", from_last(rank(value))}}, {*last_[value]}, name(value)));
+      } else {
+        plain(makers_[value]->inputs[0]);
+        copy_.copy(*makers_[value]);
+      }
+    }
+    return copy_.now(value);
+  }
+
+  ValueId last(ValueId value) {
+    if (!last_[value]) {
+      const Node* maker = makers_[value];
+      last_[value] =
+          maker && maker->op == "broadcast" ? broadcast(*maker) : transposed(plain(value), rank(value), name(value));
+    }
+    return *last_[value];
+  }
+
+  ValueId transposed(ValueId made, i64 dims, const std::string& of) {
+    return copy_.add("transpose", {{"order", to_last(dims)}}, {made}, of + "_last");
+  }
+
+  // From an operand whose few dimensions are moved, and not the many of the result.
+  ValueId broadcast(const Node& node) {
+    ValueId source = node.inputs[0], result = node.outputs[0];
+    i64 dims = rank(result);
+    Ints shape = graph_.values[source].type.shape;
+    shape.insert(shape.begin(), static_cast<std::size_t>(dims - rank(source)), 1);
+    ValueId wide = copy_.add("reshape", {{"R", shape}}, {plain(source)}, name(source));
+    return copy_.add("broadcast", {{"R", in_order(graph_.values[result].type.shape, to_last(dims))}},
+                     {transposed(wide, dims, name(source))}, name(result));
+  }
+
+  const Graph& graph_;
+  GraphCopy copy_;
+  std::vector<std::optional<ValueId>> last_;  // of a value of the old graph, with its channels last
+  std::vector<const Node*> makers_;
+};
+
+}  // namespace
+
+Graph channels_last(const Graph& graph) { return ChannelsLast(graph).run(); }
+
+}  // namespace tw::graph

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <optional>
+
+#include "graph/passes/passes.h"
+
+namespace tw::graph {
+namespace {
+
+// conv(X, F) * scale + shift, one number of each for each channel.
+struct Scaled {
+  const Node* conv = nullptr;
+  std::vector<double> scale, shift;
+};
+
+class FoldScales {
+ public:
+  explicit FoldScales(const Graph& graph)
+      : graph_(graph),
+        copy_(graph),
+        uses_(graph.values.size()),
+        makers_(graph.values.size()),
+        scaled_(graph.values.size()) {
+    for (const Node& node : graph.nodes) {
+      for (ValueId input : node.inputs) ++uses_[input];
+      for (ValueId output : node.outputs) makers_[output] = &node;
+    }
+    for (ValueId output : graph.outputs) ++uses_[output];
+  }
+
+  Graph run() {
+    for (const Node& node : graph_.nodes) {
+      scaled_[node.outputs[0]] = scaled(node);
+      if (scaled_[node.outputs[0]]) continue;
+      for (ValueId input : node.inputs) make(input);
+      copy_.copy(node);
+    }
+    for (ValueId output : graph_.outputs) make(output);
+    return copy_.finish();
+  }
+
+ private:
+  // What a node is, if it and what it reads are a convolution with scales so far.
+  std::optional<Scaled> scaled(const Node& node) const {
+    if (node.op == "conv" && graph_.values[node.inputs[1]].data &&
+        graph_.values[node.inputs[1]].type.dtype == DType::F32) {
+      std::size_t channels = static_cast<std::size_t>(graph_.values[node.outputs[0]].type.shape[1]);
+      return Scaled{&node, std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
+    }
+    bool is_product = node.op == "multiply";
+    if (!is_product && node.op != "add" && node.op != "subtract") return std::nullopt;
+    for (std::size_t n = 0; n < (node.op == "subtract" ? 1u : 2u); ++n) {
+      const std::optional<Scaled>& before = scaled_[node.inputs[n]];
+      std::optional<std::vector<double>> numbers = per_channel(node.inputs[1 - n]);
+      if (!before || !numbers || uses_[node.inputs[n]] != 1) continue;
+      Scaled after = *before;
+      for (std::size_t c = 0; c < numbers->size(); ++c) {
+        double number = (*numbers)[c];
+        if (is_product) after.scale[c] *= number;
+        after.shift[c] = is_product ? after.shift[c] * number : after.shift[c] + (node.op == "add" ? number : -number);
+      }
+      return after;
+    }
+    return std::nullopt;
+  }
+
+  // The numbers of a constant that is the same at all places of a channel.
+  std::optional<std::vector<double>> per_channel(ValueId value) const {
+    const Node* maker = makers_[value];
+    if (!maker || maker->op != "broadcast") return std::nullopt;
+    const Value& source = graph_.values[maker->inputs[0]];
+    const std::vector<i64>&shape = graph_.values[value].type.shape, &own = source.type.shape;
+    if (!source.data || shape.size() < 2) return std::nullopt;
+    i64 channels = shape[1];
+    std::size_t at = own.size() - (shape.size() - 1);  // of the dimension of channels
+    for (std::size_t d = 0; d < own.size(); ++d) {
+      if (own[d] != 1 && (d != at || own[d] != channels)) return std::nullopt;
+    }
+    std::vector<double> numbers;
+    for (i64 c = 0; c < channels; ++c) numbers.push_back(source.data->get(source.data->elements() == 1 ? 0 : c));
+    return numbers;
+  }
+
+  // A convolution and what is left behind it.
+  void make(ValueId value) {
+    const std::optional<Scaled>& scaled = scaled_[value];
+    if (!scaled || copy_.has(value)) return;
+    const Node& conv = *scaled->conv;
+    const std::string& name = graph_.values[value].name;
+    auto is = [](double wanted) { return [=](double x) { return x == wanted; }; };
+    ValueId weights = copy_.now(conv.inputs[1]);
+    if (!std::ranges::all_of(scaled->scale, is(1))) weights = scaled_weights(conv.inputs[1], scaled->scale);
+    make(conv.inputs[0]);
+    ValueId made = copy_.add("conv", conv.arguments, {copy_.now(conv.inputs[0]), weights}, name);
+    if (!std::ranges::all_of(scaled->shift, is(0))) {
+      std::vector<i64> shape = graph_.values[value].type.shape, channels(shape.size() - 1, 1);
+      channels[0] = shape[1];
+      HostArray shift = HostArray::zeros(DType::F32, channels);
+      for (std::size_t c = 0; c < scaled->shift.size(); ++c) shift.set(static_cast<i64>(c), scaled->shift[c]);
+      ValueId constant = copy_.builder().constant(name + "_shift", std::move(shift));
+      made = copy_.add("add", {}, {made, copy_.add("broadcast", {{"R", shape}}, {constant}, name + "_shifts")}, name);
+    }
+    copy_.set(value, made);
+  }
+
+  ValueId scaled_weights(ValueId weights, const std::vector<double>& scale) {
+    HostArray data = *graph_.values[weights].data;
+    i64 of_a_channel = data.elements() / static_cast<i64>(scale.size());
+    for (i64 i = 0; i < data.elements(); ++i)
+      data.set(i, data.get(i) * scale[static_cast<std::size_t>(i / of_a_channel)]);
+    return copy_.builder().constant(graph_.values[weights].name, std::move(data));
+  }
+
+  const Graph& graph_;
+  GraphCopy copy_;
+  std::vector<int> uses_;
+  std::vector<const Node*> makers_;
+  std::vector<std::optional<Scaled>> scaled_;
+};
+
+}  // namespace
+
+Graph fold_scales(const Graph& graph) { return FoldScales(graph).run(); }
+
+}  // namespace tw::graph

@@ -1,0 +1,13 @@
+#include "graph/passes/passes.h"
+
+namespace tw::graph {
+
+Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites) {
+  std::vector<const RewriteModule*> all = rewrites;
+  all.push_back(&built_in_rewrites());
+  Graph simple = apply_rewrites(remove_unused(graph), all);
+  for (auto pass : {fold_scales, channels_last, join_rows}) simple = remove_unused(pass(simple));
+  return simple;
+}
+
+}  // namespace tw::graph

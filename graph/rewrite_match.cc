@@ -1,0 +1,303 @@
+#include "graph/rewrite_match.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dsl/base/text.h"
+#include "dsl/text/evaluate.h"
+
+namespace tw::graph {
+namespace {
+
+using Ints = std::vector<i64>;
+
+// Elements of a constant that are compared; one with more is no number.
+constexpr i64 kMostAlike = 4096;
+
+bool is_commutative(const std::string& op) {
+  return op == "add" || op == "multiply" || op == "minimum" || op == "maximum" || op == "equal";
+}
+
+// A shape with dimensions of extent 1 at these places.
+Ints with_ones(Ints shape, Ints places) {
+  std::ranges::sort(places);
+  for (i64 place : places) {
+    if (place <= std::ssize(shape)) shape.insert(shape.begin() + place, 1);
+  }
+  return shape;
+}
+Ints with_leading_ones(Ints shape, std::size_t rank) {
+  if (shape.size() < rank) shape.insert(shape.begin(), rank - shape.size(), 1);
+  return shape;
+}
+
+instantiation::Meaning list_meaning(const Ints& list) {
+  std::vector<instantiation::Meaning> items(list.begin(), list.end());
+  return instantiation::list_of(std::move(items));
+}
+
+// Shapes by the names of their values, lists, and numbers that are integers.
+instantiation::Names names_of(const Match& match, const std::function<const Ints&(std::string_view)>& shape_of) {
+  instantiation::Names names;
+  for (const auto& [name, list] : match.lists) names.add(name, list_meaning(list));
+  for (const auto& [name, value] : match.values) names.add(name, list_meaning(shape_of(name)));
+  for (const auto& [name, number] : match.numbers) {
+    if (number == std::floor(number) && std::abs(number) < 1e15) names.add(name, static_cast<i64>(number));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::optional<OperatorCall> operator_call(const ast::Expr* e) {
+  if (const ast::Binary* binary = ast::as<ast::Binary>(e)) {
+    const char* op = binary->op == BinaryOp::Add   ? "add"
+                     : binary->op == BinaryOp::Sub ? "subtract"
+                     : binary->op == BinaryOp::Mul ? "multiply"
+                     : binary->op == BinaryOp::Div ? "divide"
+                                                   : nullptr;
+    if (!op) return std::nullopt;
+    return OperatorCall{op, {binary->a, binary->b}, {}};
+  }
+  const ast::Call* call = ast::as<ast::Call>(e);
+  const ast::Name* name = call ? ast::as<ast::Name>(call->callee) : nullptr;
+  if (!name) return std::nullopt;
+  OperatorCall out{std::string(name->name), {}, {}};
+  for (const ast::Argument& argument : call->arguments) {
+    if (argument.name.empty())
+      out.operands.push_back(argument.value);
+    else
+      out.attributes.push_back(argument);
+  }
+  return out;
+}
+
+Matcher::Matcher(const Graph& graph) : graph_(graph), makers_(graph.values.size()) {
+  for (const Node& node : graph.nodes) {
+    for (ValueId output : node.outputs) makers_[output] = &node;
+  }
+}
+
+std::optional<Match> Matcher::match(const Rewrite& rewrite, ValueId root) const {
+  State state;
+  if (!match(rewrite, rewrite.pattern, root, state)) return std::nullopt;
+  return Match(std::move(state));
+}
+
+bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, State& state) const {
+  if (const ast::Name* name = ast::as<ast::Name>(pattern)) return match_name(rewrite, name->name, value, state);
+  if (const ast::Int* number = ast::as<ast::Int>(pattern))
+    return number_of(value) == static_cast<double>(number->value);
+  if (const ast::Float* number = ast::as<ast::Float>(pattern)) {
+    // A constant of the file is rounded to its type.
+    std::optional<double> found = number_of(value);
+    return found && std::abs(*found - number->value) <= 1e-6 * std::abs(number->value);
+  }
+  std::optional<OperatorCall> call = operator_call(pattern);
+  return call && match_operator(rewrite, *call, value, state);
+}
+
+bool Matcher::match_name(const Rewrite& rewrite, std::string_view name, ValueId value, State& state) const {
+  const Rewrite::Parameter* parameter = rewrite.find(name);
+  if (parameter && parameter->kind == Rewrite::Kind::Number) {
+    std::optional<double> number = number_of(value);
+    return number && state.numbers.emplace(name, *number).first->second == *number;
+  }
+  auto [at, is_new] = state.values.emplace(name, value);
+  if (!is_new) return at->second == value;
+  if (parameter) return true;
+  auto part = std::ranges::find(rewrite.parts, name, &std::pair<std::string, const ast::Expr*>::first);
+  return match(rewrite, part->second, value, state);
+}
+
+bool Matcher::match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, State& state) const {
+  ValueId inner = value;
+  if (call.op != "broadcast" && call.op != "reshape") inner = without_broadcast(value);
+  const Node* node = makers_[inner];
+  if (!node || node->op != call.op || node->outputs.size() != 1 || node->inputs.size() != call.operands.size())
+    return false;
+  if (!match_attributes(call, *node, state)) return false;
+  State before = state;
+  if (!match_operands(rewrite, call, *node, state)) {
+    if (!is_commutative(call.op)) return false;
+    state = std::move(before);
+    OperatorCall swapped = call;
+    std::swap(swapped.operands[0], swapped.operands[1]);
+    if (!match_operands(rewrite, swapped, *node, state)) return false;
+  }
+  return note_missing(*node, state) && bring_back(inner, value, state);
+}
+
+// Operands of an element-wise operator lack the same dimensions, or are numbers.
+bool Matcher::note_missing(const Node& node, State& state) const {
+  Ints missing;
+  if (node.op.starts_with("reduce_")) {
+    missing = *integers(node.arguments, "axes");
+  } else {
+    bool has_whole = false;
+    for (ValueId input : node.inputs) {
+      auto own = state.missing.find(input);
+      bool lacks_some = own != state.missing.end() && !own->second.empty();
+      if (lacks_some && !missing.empty() && missing != own->second) return false;
+      if (lacks_some) missing = own->second;
+      has_whole |= !lacks_some && !number_of(input);
+    }
+    if (has_whole && !missing.empty()) return false;
+  }
+  state.missing[node.outputs[0]] = std::move(missing);
+  return true;
+}
+
+// Between a value and what makes it there are a reshape and a broadcast at most. The reshape brings dimensions back as
+// extents of 1 where a reduction took them, or adds some in front; without it those that are missing must be in front,
+// where a broadcast adds them.
+bool Matcher::bring_back(ValueId inner, ValueId value, State& state) const {
+  if (inner == value) return true;
+  const Node* outer = makers_[value];
+  const Ints& small = graph_.values[inner].type.shape;
+  const Ints& large = graph_.values[outer->op == "broadcast" ? outer->inputs[0] : value].type.shape;
+  Ints kept = with_ones(small, state.missing[inner]);
+  std::size_t rank = std::max(kept.size(), large.size());
+  state.missing[value] = {};
+  return with_leading_ones(kept, rank) == with_leading_ones(large, rank);
+}
+
+bool Matcher::match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!match(rewrite, call.operands[i], node.inputs[i], state)) return false;
+  }
+  return true;
+}
+
+// Every argument of the node is one that the pattern speaks of.
+bool Matcher::match_attributes(const OperatorCall& call, const Node& node, State& state) const {
+  if (node.arguments.size() != call.attributes.size()) return false;
+  for (const ast::Argument& wanted : call.attributes) {
+    auto own = std::ranges::find(node.arguments, wanted.name, &WorkloadArgument::name);
+    const Ints* list = own == node.arguments.end() ? nullptr : std::get_if<Ints>(&own->value);
+    const ast::Name* name = ast::as<ast::Name>(wanted.value);
+    if (!list || !name || state.lists.emplace(name->name, *list).first->second != *list) return false;
+  }
+  return true;
+}
+
+std::optional<double> Matcher::number_of(ValueId value) const {
+  value = without_broadcast(value);
+  const HostArray* data = graph_.values[value].data.get();
+  if (!data || data->elements() == 0 || data->elements() > kMostAlike) return std::nullopt;
+  double first = data->get(0);
+  for (i64 i = 1; i < data->elements(); ++i) {
+    if (data->get(i) != first) return std::nullopt;
+  }
+  return first;
+}
+
+ValueId Matcher::without_broadcast(ValueId value) const {
+  const Node* maker = makers_[value];
+  if (maker && maker->op == "broadcast") maker = makers_[value = maker->inputs[0]];
+  if (maker && maker->op == "reshape") value = maker->inputs[0];
+  return value;
+}
+
+bool holds(const RewriteModule& module, const Rewrite& rewrite, const Graph& graph, const Match& match) {
+  if (!rewrite.condition) return true;
+  auto shape_of = [&](std::string_view name) -> const Ints& {
+    return graph.values[match.values.find(name)->second].type.shape;
+  };
+  Diagnostics diagnostics(*module.source);
+  instantiation::Errors errors(diagnostics);
+  std::optional<i64> is_true = evaluate_integer(rewrite.condition, names_of(match, shape_of), errors);
+  return is_true && *is_true != 0;
+}
+
+std::optional<ValueId> Replacement::build(const ast::Expr* e, const std::string& name) {
+  if (const ast::Int* literal = ast::as<ast::Int>(e)) return number(static_cast<double>(literal->value), name);
+  if (const ast::Float* literal = ast::as<ast::Float>(e)) return number(literal->value, name);
+  if (const ast::Name* named = ast::as<ast::Name>(e)) {
+    const Rewrite::Parameter* parameter = rewrite_.find(named->name);
+    if (parameter && parameter->kind == Rewrite::Kind::Number)
+      return number(match_.numbers.at(std::string(named->name)), name);
+    if (parameter || match_.values.count(named->name) > 0) return value_of_(named->name);
+    if (auto known = parts_.find(named->name); known != parts_.end()) return known->second;
+    auto part = std::ranges::find(rewrite_.parts, named->name, &std::pair<std::string, const ast::Expr*>::first);
+    std::optional<ValueId> made = build(part->second, name);
+    if (made) parts_.emplace(named->name, *made);
+    return made;
+  }
+  return call(*operator_call(e), name);
+}
+
+std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::string& name) {
+  std::vector<ValueId> operands;
+  for (const ast::Expr* operand : call.operands) {
+    std::optional<ValueId> made = build(operand, name);
+    if (!made) return std::nullopt;
+    operands.push_back(*made);
+  }
+  std::optional<WorkloadArguments> arguments = attributes(call);
+  if (!arguments) return std::nullopt;
+  std::string error;
+  auto made = builder_.add(call.op, *arguments, operands, name, error);
+  // Operands of different shapes are broadcast, as element-wise operators want them.
+  if (!made && broadcast(operands, name)) made = builder_.add(call.op, *arguments, operands, name, error);
+  if (!made || made->size() != 1) return std::nullopt;
+  return call.op.starts_with("reduce_") ? kept(operands[0], *integers(*arguments, "axes"), (*made)[0], name)
+                                        : (*made)[0];
+}
+
+// A reduction whose dimensions stay, with extent 1.
+std::optional<ValueId> Replacement::kept(ValueId operand, const Ints& axes, ValueId reduced, const std::string& name) {
+  Ints shape = builder_.type(operand).shape;
+  for (i64 axis : axes) shape[static_cast<std::size_t>(axis)] = 1;
+  std::string error;
+  auto made = builder_.add("reshape", {{"R", shape}}, {reduced}, name, error);
+  return made ? std::optional((*made)[0]) : std::nullopt;
+}
+
+std::optional<WorkloadArguments> Replacement::attributes(const OperatorCall& call) const {
+  Diagnostics diagnostics(*module_.source);
+  instantiation::Errors errors(diagnostics);
+  auto shape_of = [&](std::string_view name) -> const Ints& { return builder_.type(value_of_(name)).shape; };
+  instantiation::Names names = names_of(match_, shape_of);
+  WorkloadArguments out;
+  for (const ast::Argument& argument : call.attributes) {
+    std::optional<instantiation::Meaning> value = evaluate_constant(argument.value, names, errors);
+    if (!value) return std::nullopt;
+    if (const std::vector<instantiation::Meaning>* items = items_of(*value)) {
+      Ints list;
+      for (const instantiation::Meaning& item : *items) list.push_back(number_of(item).value_or(0));
+      out.push_back({std::string(argument.name), list});
+    } else {
+      out.push_back({std::string(argument.name), number_of(*value).value_or(0)});
+    }
+  }
+  return out;
+}
+
+ValueId Replacement::number(double value, const std::string& name) {
+  HostArray array = HostArray::zeros(dtype_, {});
+  array.set(0, value);
+  return builder_.constant(name, std::move(array));
+}
+
+bool Replacement::broadcast(std::vector<ValueId>& operands, const std::string& name) {
+  Ints widest;
+  for (ValueId operand : operands) {
+    const Ints& shape = builder_.type(operand).shape;
+    if (shape.size() > widest.size()) widest.insert(widest.begin(), shape.size() - widest.size(), 1);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      i64& extent = widest[widest.size() - shape.size() + d];
+      extent = std::max(extent, shape[d]);
+    }
+  }
+  for (ValueId& operand : operands) {
+    if (builder_.type(operand).shape == widest) continue;
+    std::string error;
+    auto made = builder_.add("broadcast", {{"R", widest}}, {operand}, name, error);
+    if (!made) return false;
+    operand = (*made)[0];
+  }
+  return true;
+}
+
+}  // namespace tw::graph

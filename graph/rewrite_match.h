@@ -1,0 +1,85 @@
+// Matching patterns of rewritings against graphs, and building what replaces them. For rewrites.cc and
+// apply_rewrites.cc only.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/rewrites.h"
+
+namespace tw::graph {
+
+// `a + b` and `add(a, b)` alike; nothing for other expressions.
+struct OperatorCall {
+  std::string op;
+  std::vector<const ast::Expr*> operands;
+  std::vector<ast::Argument> attributes;
+};
+std::optional<OperatorCall> operator_call(const ast::Expr* e);
+
+// What the names of a rewriting stand for at one place of a graph.
+struct Match {
+  std::map<std::string, ValueId, std::less<>> values;  // also of parts
+  std::map<std::string, double, std::less<>> numbers;
+  std::map<std::string, std::vector<i64>, std::less<>> lists;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const Graph& graph);
+  std::optional<Match> match(const Rewrite& rewrite, ValueId root) const;
+
+ private:
+  // Beside the names: dimensions that a reduction took from a value and nothing has brought back yet.
+  struct State : Match {
+    std::map<ValueId, std::vector<i64>> missing;
+  };
+  bool match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, State& state) const;
+  bool match_name(const Rewrite& rewrite, std::string_view name, ValueId value, State& state) const;
+  bool match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, State& state) const;
+  bool match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const;
+  bool match_attributes(const OperatorCall& call, const Node& node, State& state) const;
+  bool note_missing(const Node& node, State& state) const;
+  bool bring_back(ValueId inner, ValueId value, State& state) const;
+  std::optional<double> number_of(ValueId value) const;
+  ValueId without_broadcast(ValueId value) const;
+
+  const Graph& graph_;
+  std::vector<const Node*> makers_;
+};
+
+// Does the condition hold? In it the name of a value is its shape. The shapes are those of `graph`.
+bool holds(const RewriteModule& module, const Rewrite& rewrite, const Graph& graph, const Match& match);
+
+// Builds the replacement (or a pattern) of operands that `value_of` gives. Nothing if an operator does not take them.
+class Replacement {
+ public:
+  using ValueOf = std::function<ValueId(std::string_view name)>;
+  Replacement(const RewriteModule& module, const Rewrite& rewrite, const Match& match, GraphBuilder& builder,
+              ValueOf value_of, DType dtype)
+      : module_(module),
+        rewrite_(rewrite),
+        match_(match),
+        builder_(builder),
+        value_of_(std::move(value_of)),
+        dtype_(dtype) {}
+  std::optional<ValueId> build(const ast::Expr* e, const std::string& name);
+
+ private:
+  std::optional<ValueId> call(const OperatorCall& call, const std::string& name);
+  std::optional<ValueId> kept(ValueId operand, const std::vector<i64>& axes, ValueId reduced, const std::string& name);
+  std::optional<WorkloadArguments> attributes(const OperatorCall& call) const;
+  ValueId number(double value, const std::string& name);
+  bool broadcast(std::vector<ValueId>& operands, const std::string& name);
+
+  const RewriteModule& module_;
+  const Rewrite& rewrite_;
+  const Match& match_;
+  GraphBuilder& builder_;
+  ValueOf value_of_;
+  DType dtype_;
+  std::map<std::string, ValueId, std::less<>> parts_;
+};
+
+}  // namespace tw::graph

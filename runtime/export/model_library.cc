@@ -1,0 +1,263 @@
+#include "runtime/export/model_library.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "backends/kernel_abi.h"
+#include "dsl/base/clock.h"
+#include "dsl/base/files.h"
+#include "dsl/base/forked.h"
+#include "dsl/base/text.h"
+#include "runtime/measure/thread_pool.h"
+
+namespace tw {
+namespace {
+
+using Create = int32_t (*)(const char* weights, int workers, void** context);
+using Run = int32_t (*)(void* context, const void* const* inputs, void* const* outputs, tw_parallel_for, void* pool);
+
+std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
+  std::vector<KernelArgument> tensors;
+  for (const boost::json::value& entry : list.as_array()) {
+    KernelArgument tensor;
+    tensor.name = entry.at("name").as_string();
+    std::optional<DType> type = parse_dtype(std::string_view(entry.at("dtype").as_string()));
+    if (!type) throw std::runtime_error("an unknown element type");
+    tensor.dtype = *type;
+    for (const boost::json::value& extent : entry.at("shape").as_array())
+      tensor.shape.push_back(extent.to_number<i64>());
+    tensor.bytes = entry.at("bytes").to_number<i64>();
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// Memory as the library wants it.
+class Buffers {
+ public:
+  explicit Buffers(const std::vector<KernelArgument>& tensors) {
+    for (const KernelArgument& tensor : tensors) {
+      std::size_t bytes = (static_cast<std::size_t>(tensor.bytes) / TW_ALIGNMENT + 1) * TW_ALIGNMENT;
+      pointers_.push_back(std::aligned_alloc(TW_ALIGNMENT, bytes));
+    }
+  }
+  Buffers(const Buffers&) = delete;
+  ~Buffers() {
+    for (void* pointer : pointers_) std::free(pointer);
+  }
+  void* const* get() const { return pointers_.data(); }
+
+ private:
+  std::vector<void*> pointers_;
+};
+
+struct Library {
+  std::string base;
+  void* handle = nullptr;
+  template <class Function>
+  Function find(const std::string& name) const {
+    return reinterpret_cast<Function>(dlsym(handle, name.c_str()));
+  }
+};
+Library open_library(const ModelLibrary& model) {
+  std::string base = model.folder + "/";
+  return {base, dlopen((base + "lib" + model.name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL)};
+}
+
+class Weights {
+ public:
+  explicit Weights(const std::string& path) {
+    int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat about{};
+    if (file < 0) return;
+    if (fstat(file, &about) == 0) bytes_ = static_cast<std::size_t>(about.st_size);
+    void* mapped = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) data_ = static_cast<char*>(mapped);
+    close(file);
+  }
+  Weights(const Weights&) = delete;
+  ~Weights() {
+    if (data_) munmap(data_, bytes_);
+  }
+  char* data() const { return data_; }
+
+ private:
+  std::size_t bytes_ = 0;
+  char* data_ = nullptr;
+};
+
+struct Pool {
+  explicit Pool(int threads) : pool(threads > 1 ? tw_pool_create(threads, nullptr) : nullptr) {}
+  Pool(const Pool&) = delete;
+  ~Pool() { tw_pool_destroy(pool); }
+  tw_parallel_for run() const { return pool ? tw_pool_run : nullptr; }
+  tw_pool* pool;
+};
+
+// In the child: the outputs, then the times, as bytes.
+int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
+                 std::string& text) {
+  auto fail = [&](const std::string& why) { return text = why, 1; };
+  Library library = open_library(model);
+  if (!library.handle) return fail(dlerror());
+  auto create = library.find<Create>(model.name + "_create");
+  auto run = library.find<Run>(model.name + "_run");
+  if (!create || !run) return fail("the shared library lacks the functions of a model");
+  void* context = nullptr;
+  double begin = seconds_now();
+  if (int32_t code = create((library.base + model.name + ".weights").c_str(), threads, &context))
+    return fail(code == 1   ? "this CPU lacks instructions that the model uses"
+                : code == 2 ? "the file of weights cannot be read or belongs to another model"
+                            : "there is not enough memory");
+  std::vector<double> times{seconds_now() - begin};
+  Pool pool(threads);
+  Buffers in(model.inputs), out(model.outputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  auto call = [&] { return run(context, in.get(), out.get(), pool.run(), pool.pool); };
+  if (call() != 0) return fail("a kernel failed");
+  for (double end = seconds_now() + seconds; seconds_now() < end;) {
+    double start = seconds_now();
+    call();
+    times.push_back(seconds_now() - start);
+  }
+  for (std::size_t i = 0; i < model.outputs.size(); ++i)
+    text.append(static_cast<const char*>(out.get()[i]), static_cast<std::size_t>(model.outputs[i].bytes));
+  text.append(reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double));
+  return 0;
+}
+
+int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
+                  std::string& text) {
+  Library library = open_library(model);
+  if (!library.handle) return text = dlerror(), 1;
+  Weights weights(library.base + model.name + ".weights");
+  if (!weights.data()) return text = "the file of weights cannot be read", 1;
+  KernelArgument memory{.bytes = model.memory_bytes},
+      scratch{.bytes = model.scratch_bytes + threads * model.scratch_worker_bytes};
+  Buffers in(model.inputs), out(model.outputs), own({memory, scratch});
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  auto pointer = [&](const ModelPlace& place) -> void* {
+    if (place.where == ModelPlace::Where::Input) return in.get()[place.at];
+    if (place.where == ModelPlace::Where::Output) return out.get()[place.at];
+    return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(own.get()[0]) : weights.data()) + place.at;
+  };
+  Pool pool(threads);
+  std::vector<double> times(model.steps.size(), INFINITY);
+  double end = seconds_now() + seconds;
+  for (int round = 0; round < 2 || seconds_now() < end; ++round) {
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const ModelLibrary::Step& step = model.steps[i];
+      auto run = library.find<tw_run_function>(cat(model.name, "_", step.kernel, "_run"));
+      if (!run) return text = cat("the shared library lacks ", step.kernel), 1;
+      std::vector<void*> buffers;
+      for (const ModelPlace& place : step.buffers) buffers.push_back(pointer(place));
+      double begin = seconds_now();
+      if (run(buffers.data(), own.get()[1], pool.run(), pool.pool) != 0) return text = "a kernel failed", 1;
+      times[i] = std::min(times[i], seconds_now() - begin);
+    }
+  }
+  text.assign(reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double));
+  return 0;
+}
+
+ModelPlace place_of(const boost::json::value& entry) {
+  std::string_view name(entry.at(0).as_string());
+  for (ModelPlace::Where where :
+       {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory, ModelPlace::Where::Weights}) {
+    if (name == name_of(where)) return {where, entry.at(1).to_number<i64>()};
+  }
+  throw std::runtime_error("an unknown place");
+}
+
+ModelLibrary model_of(const std::string& folder, const boost::json::object& manifest) {
+  const boost::json::value& model = manifest.at("model");
+  ModelLibrary out{.folder = folder,
+                   .name = std::string(manifest.at("library").as_string()),
+                   .inputs = tensors_of(model.at("inputs")),
+                   .outputs = tensors_of(model.at("outputs")),
+                   .memory_bytes = model.at("memory_bytes").to_number<i64>()};
+  for (const boost::json::value& entry : model.at("steps").as_array()) {
+    ModelLibrary::Step step{
+        std::string(entry.at("name").as_string()), std::string(entry.at("kernel").as_string()), {}, 0};
+    for (const boost::json::value& place : entry.at("buffers").as_array()) step.buffers.push_back(place_of(place));
+    out.steps.push_back(std::move(step));
+  }
+  for (const boost::json::value& task : manifest.at("tasks").as_array()) {
+    const boost::json::value& scratch = task.at("scratch");
+    out.scratch_bytes = std::max(out.scratch_bytes, scratch.at("shared_bytes").to_number<i64>());
+    out.scratch_worker_bytes = std::max(out.scratch_worker_bytes, scratch.at("bytes_per_worker").to_number<i64>());
+    const boost::json::value* flops = task.as_object().if_contains("flops");
+    for (ModelLibrary::Step& step : out.steps) {
+      if (flops && step.kernel == std::string_view(task.at("name").as_string()))
+        step.flops = flops->to_number<double>();
+    }
+  }
+  return out;
+}
+
+// What a child puts into its text; nothing, and why in `error`.
+std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
+  ForkedAnswer answer = run_forked(work);
+  if (!answer.not_started.empty()) return error = answer.not_started, std::nullopt;
+  if (answer.signal != 0) return error = cat("the model was ended by signal ", answer.signal), std::nullopt;
+  if (answer.exit_code != 0) return error = answer.text, std::nullopt;
+  return std::move(answer.text);
+}
+
+}  // namespace
+
+std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error) {
+  std::string path = folder + "/manifest.json", why;
+  std::optional<std::string> text = read_text_file(path, why);
+  if (!text) return error = cat("`", folder, "` is no folder that `tracewright compile` wrote: ", why), std::nullopt;
+  try {
+    boost::json::value manifest = boost::json::parse(*text);
+    const boost::json::object& whole = manifest.as_object();
+    if (!whole.contains("model")) return error = cat(path, " describes kernels and no model"), std::nullopt;
+    return model_of(folder, whole);
+  } catch (const std::exception& problem) {
+    return error = cat(path, " is damaged: ", problem.what()), std::nullopt;
+  }
+}
+
+ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds) {
+  ModelRun out;
+  std::optional<std::string> text =
+      text_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); }, out.error);
+  if (!text) return out;
+  std::size_t at = 0;
+  for (const KernelArgument& output : model.outputs) {
+    HostArray array = HostArray::zeros(output.dtype, output.shape);
+    std::memcpy(array.bytes.data(), text->data() + at, array.bytes.size());
+    at += array.bytes.size();
+    out.outputs.push_back(std::move(array));
+  }
+  std::vector<double> times((text->size() - at) / sizeof(double));
+  std::memcpy(times.data(), text->data() + at, times.size() * sizeof(double));
+  out.create_seconds = times[0];
+  out.seconds.assign(times.begin() + 1, times.end());
+  return out;
+}
+
+std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                               double seconds, std::string& error) {
+  std::optional<std::string> text =
+      text_of_child([&](std::string& own) { return time_in_child(model, inputs, threads, seconds, own); }, error);
+  std::vector<double> times(model.steps.size());
+  if (!text) return {};
+  std::memcpy(times.data(), text->data(), times.size() * sizeof(double));
+  return times;
+}
+
+}  // namespace tw

@@ -1,0 +1,43 @@
+// An exported model (export.h) as it runs on this machine: its manifest is read, its shared library opened in a child
+// process, so that nothing that it does harms the caller.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/interpreter.h"
+#include "runtime/export/model_plan.h"
+
+namespace tw {
+
+struct ModelLibrary {
+  struct Step {
+    std::string name, kernel;
+    std::vector<ModelPlace> buffers;
+    double flops = 0;
+  };
+  std::string folder, name;
+  std::vector<KernelArgument> inputs, outputs;
+  std::vector<Step> steps;
+  i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
+};
+
+// Nothing, and why in `error`: no folder that `compile` wrote, or an export without a model or a shared library.
+std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error);
+
+struct ModelRun {
+  std::vector<HostArray> outputs;
+  double create_seconds = 0;
+  std::vector<double> seconds;  // of calls behind the first one
+  std::string error;            // why there are no outputs
+};
+
+// One call, and then calls for about so many seconds; 0 = none. One array for each input, of its shape and type.
+ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds = 0);
+
+// What each step takes, in order: the fastest of its calls in runs of all steps for about so many seconds. Nothing, and
+// why in `error`.
+std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                               double seconds, std::string& error);
+
+}  // namespace tw

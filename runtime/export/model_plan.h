@@ -1,0 +1,53 @@
+// A whole model as a plan for its kernels: which run, in which order, on which memory; and the C text of it. A part of
+// an export (export.h).
+#pragma once
+#include <boost/json/object.hpp>
+#include <string>
+#include <vector>
+
+#include "backends/kernel.h"
+
+namespace tw {
+
+struct ExportPlan;
+
+// Where a buffer is while a model runs.
+struct ModelPlace {
+  enum class Where : u8 { Input, Output, Memory, Weights };
+  Where where = Where::Memory;
+  i64 at = 0;  // index of the input or output, else an offset in bytes
+};
+const char* name_of(ModelPlace::Where where);  // "input", "output", "memory", "weights"
+
+struct ModelStep {
+  std::string name;                 // of what is computed, for people
+  std::size_t task = 0;             // of the export
+  std::vector<ModelPlace> buffers;  // one for each argument of the task's run entry point
+};
+
+// An output that nothing computes: an input, a constant, or another output again.
+struct ModelCopy {
+  ModelPlace from;
+  std::size_t output = 0;
+};
+
+struct ModelPlan {
+  std::vector<KernelArgument> inputs, outputs;
+  std::vector<ModelStep> steps;
+  std::vector<ModelCopy> copies;  // after all steps
+  i64 memory_bytes = 0;           // of what steps hand on
+  i64 least_memory_bytes = 0;     // that no other plan can do with: the most that is needed at one time
+  std::string weights;            // all constants as kernels want them, at their offsets; it begins with a digest
+};
+
+// In front of the constants in the file of weights, so that a library knows its own.
+inline constexpr i64 kWeightsHeaderBytes = 64;
+// The header of a file of these weights, without it.
+std::string weights_header(std::string_view weights);
+
+// Declarations for the header of an export, definitions for its source, and the manifest's entry.
+std::string model_declarations(const ExportPlan& plan);
+std::string model_definitions(const ExportPlan& plan);
+boost::json::object model_manifest(const ExportPlan& plan);
+
+}  // namespace tw

@@ -1,0 +1,29 @@
+// From a graph to the plan of a library: groups of nodes become kernels, each different program once, and constants are
+// packed as these want them. Kernels come from a database or, without trials, from the draft model. Nothing is
+// measured.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/export/export.h"
+#include "sampler/tasks/model_tasks.h"
+
+namespace tw {
+
+struct ModelOptions {
+  std::string library;  // a C identifier
+  Target target;
+  Database* database = nullptr;  // of tuned kernels; null = none
+  MachineRates rates = {};
+  u64 seed = 0;
+  int threads = 1;  // that compile
+  std::function<bool()> stop = {};
+};
+
+// Nothing, and why in `error`.
+std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
+                                        std::string& error);
+
+}  // namespace tw

@@ -1,0 +1,14 @@
+// A task's kernel without any trial: the first kernel that a tune would measure.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "sampler/models/compile_model.h"
+
+namespace tw {
+
+// By the rules `cpu`. Nothing, and why in `error`. The untuned program where no rule applies.
+std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
+                                              const ModelOptions& options, std::string& error);
+
+}  // namespace tw

@@ -1,0 +1,231 @@
+// Passes over graphs and fusion: what they are for, and that what they give computes the same, on random graphs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dsl/base/text.h"
+#include "graph/fusion.h"
+#include "graph/node_form.h"
+#include "graph/passes/passes.h"
+#include "sampler/models/check_model.h"
+#include "support/random_graph.h"
+#include "support/support.h"
+
+namespace tw::graph {
+namespace {
+
+using Ints = std::vector<i64>;
+
+// Every group by the interpreter, each into the memory that it is for.
+std::vector<HostArray> run_groups(const Graph& graph, const FusedGraph& fused, const std::vector<HostArray>& inputs) {
+  std::vector<std::optional<HostArray>> memory(graph.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) memory[graph.inputs[i]] = inputs[i];
+  auto array_of = [&](ValueId value) {
+    ValueId root = fused.memory[value];
+    HostArray array = graph.values[root].data ? *graph.values[root].data : memory[root].value();
+    array.shape = graph.values[value].type.shape;
+    return array;
+  };
+  for (const Group& group : fused.groups) {
+    OwnedProgram owned = program_of(graph, group);
+    std::vector<HostArray> arrays;
+    for (ValueId input : group.inputs) arrays.push_back(array_of(input));
+    for (ValueId constant : group.constants) arrays.push_back(array_of(constant));
+    for (ValueId output : group.outputs)
+      arrays.push_back(HostArray::zeros(graph.values[output].type.dtype, graph.values[output].type.shape));
+    std::string error = interpret(owned.program, arrays);
+    EXPECT_EQ(error, "") << group.name;
+    for (std::size_t i = 0; i < group.outputs.size(); ++i)
+      memory[group.outputs[i]] = std::move(arrays[group.inputs.size() + group.constants.size() + i]);
+  }
+  std::vector<HostArray> out;
+  for (ValueId output : graph.outputs) out.push_back(array_of(output));
+  return out;
+}
+
+void expect_same(const std::vector<HostArray>& expected, const std::vector<HostArray>& found, const std::string& what) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(expected[i].shape, found[i].shape) << what;
+    ModelDifference off = difference(expected[i], found[i]);
+    // Where all terms of a sum cancel, nothing but rounding is left.
+    EXPECT_TRUE(off.largest < 1e-5 || !off.is_wrong(1e-3))
+        << what << ", output " << i << ": relative " << off.relative << ", largest " << off.largest;
+  }
+}
+
+TEST(GraphPasses, RandomGraphsComputeTheSame) {
+  test::Seeds seeds = test::seeds_from_environment(200);
+  for (i64 seed = seeds.first; seed < seeds.end && !HasFailure(); ++seed) {
+    Graph graph = test::random_graph(Rng(static_cast<u64>(seed)));
+    std::vector<HostArray> inputs = test::random_arrays(graph, Rng(static_cast<u64>(seed), 1));
+    std::string error;
+    auto expected = evaluate(graph, inputs, error);
+    ASSERT_TRUE(expected) << error;
+    Graph simple = simplified(graph);
+    auto found = evaluate(simple, inputs, error);
+    ASSERT_TRUE(found) << error;
+    std::string what = cat("TW_SEED=", seed, "\n", to_string(graph), "becomes\n", to_string(simple));
+    expect_same(*expected, *found, what);
+    expect_same(*found, run_groups(simple, fuse(simple), inputs), cat("fused, ", what));
+  }
+}
+
+class Builder {
+ public:
+  ValueId input(const Ints& shape) { return builder.input("x", {DType::F32, shape}); }
+  ValueId constant(const Ints& shape) { return builder.constant("c", HostArray::zeros(DType::F32, shape)); }
+  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
+    std::string error;
+    auto made = builder.add(op, std::move(arguments), inputs, op, error);
+    EXPECT_TRUE(made) << error;
+    return (*made)[0];
+  }
+  ValueId conv(ValueId x, ValueId weights) {
+    return add("conv",
+               {{"strides", Ints{1, 1}},
+                {"before", Ints{1, 1}},
+                {"after", Ints{1, 1}},
+                {"dilations", Ints{1, 1}},
+                {"groups", i64{1}}},
+               {x, weights});
+  }
+  ValueId spread(ValueId value, const Ints& shape) { return add("broadcast", {{"R", shape}}, {value}); }
+  Graph finish(ValueId output) {
+    builder.output(output, "y");
+    return builder.finish();
+  }
+  GraphBuilder builder{"g"};
+};
+
+std::vector<std::string> ops_of(const Graph& graph) {
+  std::vector<std::string> ops;
+  for (const Node& node : graph.nodes) ops.push_back(node.op);
+  return ops;
+}
+std::vector<std::string> names_of(const FusedGraph& fused) {
+  std::vector<std::string> names;
+  for (const Group& group : fused.groups) names.push_back(group.name);
+  return names;
+}
+
+TEST(FoldScales, ABatchNormalisationIsPartOfTheWeights) {
+  Builder b;
+  Ints shape{1, 8, 6, 6};
+  ValueId y = b.conv(b.input({1, 4, 6, 6}), b.constant({8, 4, 3, 3}));
+  y = b.add("subtract", {}, {y, b.spread(b.constant({8, 1, 1}), shape)});
+  y = b.add("multiply", {}, {y, b.spread(b.constant({8, 1, 1}), shape)});
+  y = b.add("add", {}, {y, b.spread(b.constant({8, 1, 1}), shape)});
+  Graph folded = remove_unused(fold_scales(b.finish(b.add("relu", {}, {y}))));
+  // All constants are zero, so nothing is left to add.
+  EXPECT_EQ(ops_of(folded), (std::vector<std::string>{"conv", "relu"}));
+}
+
+// What somebody else reads, too, must stay as it is.
+TEST(FoldScales, AConvolutionWithAnotherReaderKeepsItsWeights) {
+  Builder b;
+  Ints shape{1, 8, 6, 6};
+  ValueId conv = b.conv(b.input({1, 4, 6, 6}), b.constant({8, 4, 3, 3}));
+  ValueId scaled = b.add("multiply", {}, {conv, b.spread(b.constant({8, 1, 1}), shape)});
+  Graph folded = fold_scales(b.finish(b.add("add", {}, {conv, scaled})));
+  std::vector<std::string> ops = ops_of(folded);
+  EXPECT_EQ(std::ranges::count(ops, "multiply"), 1);
+}
+
+TEST(ChannelsLast, OnlyTheEndsAreTransposed) {
+  Builder b;
+  ValueId x = b.input({1, 4, 6, 6}), first = b.conv(x, b.constant({8, 4, 3, 3}));
+  first = b.add("add", {}, {first, b.spread(b.constant({8, 1, 1}), {1, 8, 6, 6})});
+  ValueId second = b.add("relu", {}, {b.conv(b.add("relu", {}, {first}), b.constant({8, 8, 3, 3}))});
+  Graph last = remove_unused(channels_last(b.finish(b.add("add", {}, {first, second}))));
+  std::vector<std::string> ops = ops_of(last);
+  EXPECT_EQ(std::ranges::count(ops, "transpose"), 2) << to_string(last);
+  EXPECT_EQ(std::ranges::count(ops, "conv_last"), 2);
+}
+
+TEST(ChannelsLast, PoolingOverTheWholeImageEndsIt) {
+  Builder b;
+  ValueId y = b.conv(b.input({2, 4, 6, 6}), b.constant({8, 4, 3, 3}));
+  Graph last = remove_unused(channels_last(b.finish(b.add("reduce_sum", {{"axes", Ints{2, 3}}}, {y}))));
+  std::vector<std::string> ops = ops_of(last);
+  EXPECT_EQ(std::ranges::count(ops, "transpose"), 1) << to_string(last);
+}
+
+TEST(JoinRows, AProductOfABatchWithOneMatrixAndItsEpilogueAreOneKernel) {
+  Builder b;
+  ValueId y = b.add("matmul", {}, {b.input({5, 1, 8}), b.spread(b.constant({8, 16}), {5, 8, 16})});
+  y = b.add("add", {}, {y, b.spread(b.constant({16}), {5, 1, 16})});
+  Graph graph = remove_unused(join_rows(b.finish(b.add("relu", {}, {y}))));
+  FusedGraph fused = fuse(graph);
+  EXPECT_EQ(names_of(fused), (std::vector<std::string>{"matmul_add_relu"})) << to_string(graph);
+  EXPECT_EQ(graph.values[fused.groups[0].outputs[0]].type.shape, (Ints{5, 16}));
+}
+
+TEST(Fusion, AResidualBlockIsTwoKernels) {
+  Builder b;
+  Ints shape{1, 8, 6, 6};
+  ValueId x = b.input({1, 6, 6, 8});
+  auto conv = [&](ValueId from) {
+    ValueId made = b.add("conv_last",
+                         {{"strides", Ints{1, 1}},
+                          {"before", Ints{1, 1}},
+                          {"after", Ints{1, 1}},
+                          {"dilations", Ints{1, 1}},
+                          {"groups", i64{1}}},
+                         {from, b.constant({8, 8, 3, 3})});
+    return b.add("add", {}, {made, b.spread(b.constant({8}), {1, 6, 6, 8})});
+  };
+  ValueId second = conv(b.add("relu", {}, {conv(x)}));
+  Graph graph = b.finish(b.add("relu", {}, {b.add("add", {}, {second, x})}));
+  EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"conv_last_add_relu", "conv_last_add_add_relu"}));
+}
+
+TEST(Fusion, WhatIsMadeOfAValueTwiceStaysWithIt) {
+  Builder b;
+  ValueId y = b.add("matmul", {}, {b.input({4, 8}), b.constant({8, 16})});
+  Graph graph = b.finish(b.add("multiply", {}, {y, b.add("logistic", {}, {y})}));
+  EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"matmul_logistic_multiply"}));
+}
+
+// Rows that a sum reads are read again behind it: the value has to be there.
+TEST(Fusion, AReaderThatReducesKeepsTheValueInMemory) {
+  Builder b;
+  ValueId y = b.add("matmul", {}, {b.input({4, 8}), b.constant({8, 16})});
+  ValueId sums = b.add("reduce_sum", {{"axes", Ints{1}}}, {y});
+  ValueId wide = b.spread(b.add("reshape", {{"R", Ints{4, 1}}}, {sums}), {4, 16});
+  Graph graph = b.finish(b.add("subtract", {}, {y, wide}));
+  EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"matmul", "reduce_sum", "subtract"}));
+}
+
+TEST(Fusion, AResultOfTheGraphIsWritten) {
+  Builder b;
+  ValueId y = b.add("matmul", {}, {b.input({4, 8}), b.constant({8, 16})});
+  b.builder.output(y, "hidden");
+  Graph graph = b.finish(b.add("relu", {}, {y}));
+  EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"matmul", "relu"}));
+}
+
+TEST(NodeForm, SaysWhatAnOperatorReadsWhere) {
+  Builder b;
+  ValueId x = b.input({2, 3, 4, 4}), small = b.constant({4});
+  b.add("relu", {}, {x});
+  b.add("broadcast", {{"R", Ints{2, 3, 4, 4}}}, {small});
+  b.conv(x, b.constant({8, 3, 3, 3}));
+  b.add("reshape", {{"R", Ints{6, 16}}}, {x});
+  b.add("transpose", {{"order", Ints{1, 0, 2, 3}}}, {x});
+  b.add("triangle", {{"upper", i64{1}}, {"offset", i64{0}}}, {x});
+  b.add("reshape", {{"R", Ints{2, 3, 4, 4}}}, {x});
+  Graph graph = b.finish(x);
+  std::vector<NodeForm> forms;
+  for (const Node& node : graph.nodes) forms.push_back(form_of(graph, node));
+  EXPECT_TRUE(forms[0].is_elementwise && !forms[0].is_movement && forms[0].same_place[0]);
+  EXPECT_TRUE(!forms[1].is_elementwise && forms[1].is_movement && !forms[1].same_place[0]);
+  EXPECT_TRUE(forms[2].has_reduction && forms[2].has_reuse);
+  EXPECT_TRUE(is_view(graph, graph.nodes[3]) && !is_view(graph, graph.nodes[4]));
+  // The value depends on its place; and what an argument says of the dimensions.
+  EXPECT_TRUE(forms[5].same_place[0] && !forms[5].is_elementwise);
+  EXPECT_FALSE(forms[6].is_elementwise);
+}
+
+}  // namespace
+}  // namespace tw::graph

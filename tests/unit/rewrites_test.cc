@@ -1,0 +1,140 @@
+// Rewritings of graphs: their text, that each is right, where they fit and where they must not.
+#include "graph/rewrites.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dsl/base/embedded_text.h"
+#include "dsl/base/text.h"
+#include "graph/passes/passes.h"
+
+namespace tw::graph {
+namespace {
+
+using Ints = std::vector<i64>;
+
+struct Parsed {
+  RewriteModule module;
+  std::string errors;
+};
+Parsed parsed(const std::string& text) {
+  Source source{"own.tw", text};
+  Diagnostics diagnostics(source);
+  RewriteModule module = parse_rewrites(source, diagnostics);
+  return {std::move(module), diagnostics.render()};
+}
+
+TEST(Rewrites, TheBuiltInOnesHaveNoErrors) {
+  EXPECT_EQ(parsed(std::string(*embedded_text("graph/rewrites.tw"))).errors, "");
+}
+
+TEST(Rewrites, EachBuiltInOneIsProvedByRunning) {
+  for (const Rewrite& rewrite : built_in_rewrites().rewrites)
+    EXPECT_EQ(check_rewrite(built_in_rewrites(), rewrite), "") << rewrite.name;
+}
+
+TEST(Rewrites, AWrongOneIsRefused) {
+  for (const char* text :
+       {"rewrite r(x: value) { power(x, 3) -> x * x }",
+        "rewrite r(x: value, a: ints) { reduce_sum(x, axes = a) -> reduce_max(x, axes = a) }",
+        "rewrite r(x: value, n: number, a: ints) { reduce_sum(x, axes = a) / n -> reduce_sum(x, axes = a) }",
+        "rewrite r(x: value) { softmax(x, axis = 0) -> x }"}) {
+    Parsed own = parsed(text);
+    ASSERT_EQ(own.errors, "") << text;
+    EXPECT_NE(check_rewrite(own.module, own.module.rewrites[0]), "") << text;
+  }
+}
+
+TEST(Rewrites, ErrorsSayWhatAndWhere) {
+  EXPECT_NE(parsed("rewrite r(x: value) { powr(x, 3) -> x }").errors.find("did you mean `power`?"), std::string::npos);
+  EXPECT_NE(parsed("rewrite r(x: value) { power(y, 3) -> x }").errors.find("unknown name `y`"), std::string::npos);
+  EXPECT_NE(parsed("rewrite r(x: thing) { power(x, 3) -> x }").errors.find("expected `value`, `number` or `ints`"),
+            std::string::npos);
+  EXPECT_NE(parsed("rewrite r(x: value) { }").errors.find("there is no `pattern -> replacement`"), std::string::npos);
+  EXPECT_NE(parsed("rewrite r(x: value) { x % 3 -> x }").errors.find("expected an operator"), std::string::npos);
+}
+
+class Builder {
+ public:
+  ValueId input(const Ints& shape, DType dtype = DType::F32) { return builder.input("x", {dtype, shape}); }
+  ValueId number(double value, const Ints& shape) {
+    HostArray array = HostArray::zeros(DType::F32, {});
+    array.set(0, value);
+    return add("broadcast", {{"R", shape}}, {builder.constant("n", std::move(array))});
+  }
+  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
+    std::string error;
+    auto made = builder.add(op, std::move(arguments), inputs, op, error);
+    EXPECT_TRUE(made) << error;
+    return (*made)[0];
+  }
+  std::vector<std::string> rewritten(ValueId output) {
+    builder.output(output, "y");
+    std::vector<std::string> ops;
+    for (const Node& node : apply_rewrites(builder.finish(), {&built_in_rewrites()}).nodes) ops.push_back(node.op);
+    return ops;
+  }
+  GraphBuilder builder{"g"};
+};
+
+// Mean, difference, mean of squares, root, quotient: as exporters write a layer normalisation without an operator for
+// it. The mean of rows may be laid along their length, or along the columns.
+std::vector<std::string> normalisation(bool along_rows, double count) {
+  Builder b;
+  Ints shape{6, 6};
+  ValueId x = b.input(shape);
+  auto mean = [&](ValueId of) {
+    ValueId sums = b.add("reduce_sum", {{"axes", Ints{1}}}, {of});
+    if (along_rows) sums = b.add("reshape", {{"R", Ints{6, 1}}}, {sums});
+    ValueId made = b.add("divide", {}, {sums, b.number(count, along_rows ? Ints{6, 1} : Ints{6})});
+    return b.add("broadcast", {{"R", shape}}, {made});
+  };
+  ValueId centred = b.add("subtract", {}, {x, mean(x)});
+  ValueId variance = mean(b.add("power", {}, {centred, b.number(2, shape)}));
+  ValueId deviation = b.add("square_root", {}, {b.add("add", {}, {variance, b.number(1e-5, shape)})});
+  return b.rewritten(b.add("divide", {}, {centred, deviation}));
+}
+
+TEST(Rewrites, ALayerNormalisationIsFoundInItsParts) {
+  EXPECT_EQ(normalisation(true, 6), (std::vector<std::string>{"standardize"}));
+}
+
+TEST(Rewrites, MeansThatAreLaidAlongColumnsAreSomethingElse) {
+  std::vector<std::string> ops = normalisation(false, 6);
+  EXPECT_EQ(std::ranges::count(ops, "standardize"), 0) << join(ops, " ");
+}
+
+TEST(Rewrites, ADivisorThatIsNotTheLengthIsSomethingElse) {
+  std::vector<std::string> ops = normalisation(true, 5);
+  EXPECT_EQ(std::ranges::count(ops, "standardize"), 0) << join(ops, " ");
+}
+
+TEST(Rewrites, PowersBecomeProducts) {
+  Builder b;
+  ValueId x = b.input({4, 5});
+  EXPECT_EQ(b.rewritten(b.add("power", {}, {x, b.number(3, {4, 5})})),
+            (std::vector<std::string>{"multiply", "multiply"}));
+}
+
+TEST(Rewrites, AUsersRewritingComesFirst) {
+  Parsed own = parsed("rewrite r(x: value) { power(x, 3) -> negate(x) }");
+  Builder b;
+  ValueId x = b.input({4});
+  b.builder.output(b.add("power", {}, {x, b.number(3, {4})}), "y");
+  Graph made = apply_rewrites(b.builder.finish(), {&own.module, &built_in_rewrites()});
+  ASSERT_EQ(made.nodes.size(), 1u);
+  EXPECT_EQ(made.nodes[0].op, "negate");
+}
+
+// Two that undo each other come to an end.
+TEST(Rewrites, GoingInCirclesEnds) {
+  Parsed own = parsed("rewrite a(x: value) { relu(x) -> absolute(x) }\nrewrite b(x: value) { absolute(x) -> relu(x) }");
+  ASSERT_EQ(own.errors, "");
+  Builder b;
+  b.builder.output(b.add("relu", {}, {b.input({4})}), "y");
+  EXPECT_EQ(apply_rewrites(b.builder.finish(), {&own.module}).nodes.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tw::graph
