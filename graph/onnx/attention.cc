@@ -55,7 +55,8 @@ class AttentionImport {
     if (node_.rank(q) != 4 || node_.rank(k) != 4 || node_.rank(v) != 4 || node_.has_failed())
       return node_.fail("its operands are to have three or four dimensions");
     heads_ = node_.extent(q, 1), rows_ = node_.extent(q, 2), groups_ = node_.extent(k, 1);
-    if (heads_ % groups_ != 0) return node_.fail("the heads of its queries do not divide into those of its keys");
+    if (groups_ < 1 || heads_ % groups_ != 0)
+      return node_.fail("the heads of its queries do not divide into those of its keys");
     ValueId scores = grouped(q, node_.transpose(k, {0, 1, 3, 2}));
     scores = times(scores, node_.real("scale", 1 / std::sqrt(static_cast<double>(node_.extent(q, 3)))));
     note(0, scores);

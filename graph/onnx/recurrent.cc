@@ -134,18 +134,24 @@ class RecurrentImport {
     ValueId rows = node_.reshape(x_, {steps_ * batch_, node_.extent(x_, 2)});
     ValueId gates = product(node_, rows, w.inputs);
     if (w.bias_of_inputs) gates = plus(node_, gates, *w.bias_of_inputs);
+    gates = node_.reshape(gates, {steps_, batch_, kind_.gates * width_});
     State state{initial(5, d), 0};
     if (node_.op() == "LSTM") state.cell = initial(6, d);
     std::vector<ValueId> hidden(static_cast<std::size_t>(steps_));
     for (i64 n = 0; n < steps_ && !node_.has_failed(); ++n) {
       i64 step = is_backwards ? steps_ - 1 - n : n;
-      state = cell(w, part(node_, gates, 0, step * batch_, batch_), state);
+      state = cell(w, of_step(gates, step), state);
       hidden[static_cast<std::size_t>(step)] = node_.reshape(state.hidden, {1, 1, batch_, width_});
     }
     if (node_.has_failed()) return;
     all_.push_back(one_behind_the_other(node_, hidden));
     last_.push_back(node_.reshape(state.hidden, {1, batch_, width_}));
     if (node_.op() == "LSTM") last_cell_.push_back(node_.reshape(state.cell, {1, batch_, width_}));
+  }
+
+  // The number of the step is data, so that one kernel serves all steps.
+  ValueId of_step(ValueId gates, i64 step) {
+    return node_.add("gather", {{"axis", i64{0}}}, {gates, node_.scalar(static_cast<double>(step), DType::I64)});
   }
 
   State cell(const Weights& w, ValueId gates, const State& before) {

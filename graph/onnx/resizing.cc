@@ -154,7 +154,8 @@ void resize(NodeImport& node) {
   bool is_whole = (scales.size() == shape.size() && sizes.empty()) || (sizes.size() == shape.size() && scales.empty());
   bool is_known = mode.kind == "nearest" || mode.kind == "linear" || mode.kind == "cubic";
   bool is_placed = std::ranges::find(kCoordinates, mode.coordinates) != kCoordinates.end();
-  if (node.has_failed() || !is_whole || !is_known || !is_placed || node.integer("antialias", 0) != 0)
+  if (node.has_failed() || node.is_empty(x) || !is_whole || !is_known || !is_placed ||
+      node.integer("antialias", 0) != 0)
     return node.fail("this kind of resizing is not supported");
   keep_ratio(node, shape, scales, sizes);
   ValueId made = x;

@@ -295,6 +295,12 @@ void range(NodeImport& node) {
 
 ValueId sliced(NodeImport& node, ValueId x, const Ints& start, const Ints& step, const Ints& shape) {
   if (std::ranges::count(shape, 0) > 0) return node.nothing(shape, node.dtype(x));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    i64 last = 0, extent = node.extent(x, static_cast<i64>(d));
+    bool fits = !__builtin_mul_overflow(shape[d] - 1, step[d], &last) && !__builtin_add_overflow(last, start[d], &last);
+    if (!fits || start[d] < 0 || start[d] >= extent || last < 0 || last >= extent)
+      return node.fail("a part of an operand lies outside of it"), x;
+  }
   return node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x});
 }
 
@@ -303,7 +309,7 @@ ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent) {
   if (axis >= node.rank(x)) return node.fail("its operands have too few dimensions"), x;
   begin[static_cast<std::size_t>(axis)] = start;
   shape[static_cast<std::size_t>(axis)] = extent;
-  return shape == node.shape(x) ? x : sliced(node, x, begin, step, shape);
+  return start == 0 && shape == node.shape(x) ? x : sliced(node, x, begin, step, shape);
 }
 
 ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis) {

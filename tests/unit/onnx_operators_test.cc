@@ -401,6 +401,10 @@ TEST_F(OnnxOperators, WhatIsRefusedSaysWhy) {
   EXPECT_EQ(problem({"Sin", 17, "", {typed(DType::F64, {1}, {1})}}),
             "node `y0` (Sin): it is computed in f32, which is too little for f64");
   EXPECT_EQ(problem({"Mod", 17, "", {x(1, {2}), x(2, {2})}}), "node `y0` (Mod): floats need `fmod`");
+  EXPECT_EQ(problem({"RNN", 14, "", {x(1, {2, 1, 1}), x(2, {1, 1, 1}), x(3, {1, 1, 1}), x(4, {1, 1})}}),
+            "node `y0` (RNN): a part of an operand lies outside of it");
+  EXPECT_NE(problem({"Col2Im", 18, "", {x(1, {1, 4, 4}), known({3, 3}), known({0, 2})}}), "imported");
+  EXPECT_NE(problem({"Attention", 23, "", {x(1, {1, 2, 1, 2}), x(1, {1, 0, 1, 2}), x(1, {1, 0, 1, 2})}}), "imported");
   // What nobody looks at may change the result.
   EXPECT_EQ(problem({"Exp", 17, integer("base", 2), {x(1, {2})}}),
             "node `y0` (Exp): its attribute `base` is not known");
