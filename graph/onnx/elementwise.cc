@@ -8,21 +8,48 @@
 namespace tw::graph::onnx {
 namespace {
 
+// Without elements only the type of the result is left.
+ValueId of_nothing(NodeImport& node, const std::string& op, const std::vector<i64>& shape, DType type) {
+  bool is_comparison = op == "equal" || op == "less" || op == "less_equal" || op == "is_nan";
+  return node.nothing(shape, is_comparison ? DType::Bool : type);
+}
+
 Converter unary(const char* op) {
-  return [op](NodeImport& node) { node.result(0, node.add(op, {}, {node.input(0)})); };
+  return [op](NodeImport& node) {
+    ValueId x = node.input(0);
+    node.result(0, node.is_empty(x) ? of_nothing(node, op, node.shape(x), node.dtype(x)) : node.add(op, {}, {x}));
+  };
 }
 
 ValueId combined(NodeImport& node, const char* op, ValueId a, ValueId b) {
   std::vector<i64> shape = common_shape({node.shape(a), node.shape(b)});
+  if (std::ranges::count(shape, 0) > 0) return of_nothing(node, op, shape, node.dtype(a));
   return node.add(op, {}, {node.broadcast(a, shape), node.broadcast(b, shape)});
 }
 
+// Before opset 7 the dimensions of the second operand are those from an axis on, or the last ones.
+ValueId second_operand(NodeImport& node, ValueId a) {
+  ValueId b = node.input(1);
+  if (node.opset() >= 7) return b;
+  std::vector<i64> shape = node.shape(b);
+  node.ignore({"broadcast"});
+  i64 last = node.rank(a) - node.rank(b), given = node.integer("axis", last);
+  for (i64 d = given < 0 ? given + node.rank(a) : given; d < last; ++d) shape.push_back(1);
+  return node.reshape(b, shape);
+}
+
 Converter binary(const char* op) {
-  return [op](NodeImport& node) { node.result(0, combined(node, op, node.input(0), node.input(1))); };
+  return [op](NodeImport& node) {
+    ValueId a = node.input(0);
+    node.result(0, combined(node, op, a, second_operand(node, a)));
+  };
 }
 
 Converter swapped(const char* op) {
-  return [op](NodeImport& node) { node.result(0, combined(node, op, node.input(1), node.input(0))); };
+  return [op](NodeImport& node) {
+    ValueId a = node.input(0);
+    node.result(0, combined(node, op, second_operand(node, a), a));
+  };
 }
 
 // Combines all operands, from left to right.
@@ -41,8 +68,7 @@ void clip(NodeImport& node) {
   ValueId x = node.input(0);
   DType type = node.dtype(x);
   double lowest = is_float(type) ? -std::numeric_limits<double>::infinity() : lowest_of(type);
-  double highest = is_float(type) ? std::numeric_limits<double>::infinity() : -1 - lowest_of(type);
-  if (type == DType::U8) highest = 255;
+  double highest = is_float(type) ? std::numeric_limits<double>::infinity() : highest_of(type);
   ValueId low = node.has_input(1) ? node.input(1) : node.scalar(node.real("min", lowest), type);
   ValueId high = node.has_input(2) ? node.input(2) : node.scalar(node.real("max", highest), type);
   node.result(0, node.add("clamp", {}, {x, node.reshape(low, {}), node.reshape(high, {})}));
@@ -62,9 +88,28 @@ void leaky_relu(NodeImport& node) {
   node.result(0, node.add("prelu", {}, {x, node.number(node.real("alpha", 0.01), x)}));
 }
 
+// Before opset 7 there is a slope for each channel.
 void prelu(NodeImport& node) {
+  ValueId x = node.input(0), slope = node.input(1);
+  if (node.opset() < 7 && node.rank(slope) == 1 && node.rank(x) > 1) {
+    std::vector<i64> channels(static_cast<std::size_t>(node.rank(x) - 1), 1);
+    channels[0] = node.extent(slope, 0);
+    slope = node.reshape(slope, channels);
+  }
+  node.result(0, node.add("prelu", {}, {x, node.broadcast(slope, node.shape(x))}));
+}
+
+void swish(NodeImport& node) {
   ValueId x = node.input(0);
-  node.result(0, node.add("prelu", {}, {x, node.broadcast(node.input(1), node.shape(x))}));
+  node.result(0, node.add("swish", {}, {x, node.scalar(node.real("alpha", 1), node.dtype(x))}));
+}
+
+void shift_bits(NodeImport& node) {
+  ValueId x = node.input(0), by = node.input(1);
+  if (node.dtype(x) != DType::U8) return node.fail("only bits of u8 are shifted");
+  std::vector<i64> shape = common_shape({node.shape(x), node.shape(by)});
+  node.result(0, node.add("shift_bits", {{"left", i64{node.text("direction", "") == "LEFT"}}},
+                          {node.broadcast(x, shape), node.broadcast(by, shape)}));
 }
 
 void celu(NodeImport& node) {
@@ -100,7 +145,8 @@ void gelu(NodeImport& node) {
 
 // With `fmod` the remainder has the sign of the dividend.
 void modulo(NodeImport& node) {
-  bool is_truncated = node.integer("fmod", 0) != 0 || is_float(node.dtype(node.input(0)));
+  bool is_truncated = node.integer("fmod", 0) != 0;
+  if (!is_truncated && is_float(node.dtype(node.input(0)))) return node.fail("floats need `fmod`");
   node.result(0, combined(node, is_truncated ? "remainder" : "modulo", node.input(0), node.input(1)));
 }
 
@@ -115,7 +161,7 @@ void shrink(NodeImport& node) {
 }
 
 void power(NodeImport& node) {
-  ValueId a = node.input(0), b = node.input(1);
+  ValueId a = node.input(0), b = second_operand(node, a);
   if (node.dtype(a) == node.dtype(b) && is_float(node.dtype(a))) return node.result(0, combined(node, "power", a, b));
   DType wide = node.dtype(a) == DType::F64 ? DType::F64 : DType::F32;
   ValueId made = combined(node, "power", node.cast(a, wide), node.cast(b, wide));
@@ -145,6 +191,7 @@ void is_infinite(NodeImport& node) {
 
 void batch_normalization(NodeImport& node) {
   if (node.integer("training_mode", 0) != 0) return node.fail("training is not supported");
+  if (node.integer("spatial", 1) == 0) return node.fail("numbers for each element are not supported");
   ValueId x = node.input(0);
   std::vector<i64> channels(static_cast<std::size_t>(std::max<i64>(1, node.rank(x) - 1)), 1);
   auto per_channel = [&](ValueId value) {
@@ -171,48 +218,47 @@ void dropout(NodeImport& node) {
 }
 
 void cast_to(NodeImport& node) {
+  node.ignore({"saturate", "round_mode"});  // of types that are not supported
   std::optional<DType> to = dtype_of(static_cast<int>(node.integer("to", 0)));
   if (!to) return node.fail("it casts to a type that is not supported");
   node.result(0, node.cast(node.input(0), *to));
 }
 
+// Operators that are one of the graph.
+constexpr std::pair<const char*, const char*> kUnary[] = {
+    {"Abs", "absolute"},
+    {"Neg", "negate"},
+    {"Sign", "sign"},
+    {"Exp", "exponential"},
+    {"Log", "logarithm"},
+    {"Sqrt", "square_root"},
+    {"Reciprocal", "reciprocal"},
+    {"Erf", "error_function"},
+    {"Tanh", "hyperbolic_tangent"},
+    {"Sinh", "hyperbolic_sine"},
+    {"Cosh", "hyperbolic_cosine"},
+    {"Sigmoid", "logistic"},
+    {"Floor", "rounded_down"},
+    {"Ceil", "rounded_up"},
+    {"Round", "rounded"},
+    {"Relu", "relu"},
+    {"Softplus", "softplus"},
+    {"Softsign", "softsign"},
+    {"Mish", "mish"},
+    {"HardSwish", "hard_swish"},
+    {"Not", "complement"},
+    {"IsNaN", "is_nan"},
+};
+constexpr std::pair<const char*, const char*> kBinary[] = {
+    {"Add", "add"},   {"Sub", "subtract"},           {"Mul", "multiply"}, {"Div", "divide"},   {"Equal", "equal"},
+    {"Less", "less"}, {"LessOrEqual", "less_equal"}, {"And", "both"},     {"Or", "either_of"}, {"Xor", "exactly_one"},
+};
+
 }  // namespace
 
 void add_elementwise(Converters& table) {
-  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{{"Abs", "absolute"},
-                                                                                    {"Neg", "negate"},
-                                                                                    {"Sign", "sign"},
-                                                                                    {"Exp", "exponential"},
-                                                                                    {"Log", "logarithm"},
-                                                                                    {"Sqrt", "square_root"},
-                                                                                    {"Reciprocal", "reciprocal"},
-                                                                                    {"Erf", "error_function"},
-                                                                                    {"Tanh", "hyperbolic_tangent"},
-                                                                                    {"Sinh", "hyperbolic_sine"},
-                                                                                    {"Cosh", "hyperbolic_cosine"},
-                                                                                    {"Sigmoid", "logistic"},
-                                                                                    {"Floor", "rounded_down"},
-                                                                                    {"Ceil", "rounded_up"},
-                                                                                    {"Round", "rounded"},
-                                                                                    {"Relu", "relu"},
-                                                                                    {"Softplus", "softplus"},
-                                                                                    {"Softsign", "softsign"},
-                                                                                    {"Mish", "mish"},
-                                                                                    {"HardSwish", "hard_swish"},
-                                                                                    {"Not", "complement"},
-                                                                                    {"IsNaN", "is_nan"}})
-    table[name] = unary(op);
-  for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{{"Add", "add"},
-                                                                                    {"Sub", "subtract"},
-                                                                                    {"Mul", "multiply"},
-                                                                                    {"Div", "divide"},
-                                                                                    {"Equal", "equal"},
-                                                                                    {"Less", "less"},
-                                                                                    {"LessOrEqual", "less_equal"},
-                                                                                    {"And", "both"},
-                                                                                    {"Or", "either_of"},
-                                                                                    {"Xor", "exactly_one"}})
-    table[name] = binary(op);
+  for (auto [name, op] : kUnary) table[name] = unary(op);
+  for (auto [name, op] : kBinary) table[name] = binary(op);
   table["Greater"] = swapped("less");
   table["GreaterOrEqual"] = swapped("less_equal");
   for (auto [name, op] : std::initializer_list<std::pair<const char*, const char*>>{
@@ -226,6 +272,8 @@ void add_elementwise(Converters& table) {
   table["Clip"] = clip;
   table["LeakyRelu"] = leaky_relu;
   table["PRelu"] = prelu;
+  table["Swish"] = swish;
+  table["BitShift"] = shift_bits;
   table["Celu"] = celu;
   table["Elu"] = [](NodeImport& node) {
     node.result(0, exponential_below(node, node.input(0), node.real("alpha", 1), 1));
@@ -242,7 +290,10 @@ void add_elementwise(Converters& table) {
   table["Dropout"] = dropout;
   table["Identity"] = [](NodeImport& node) { node.result(0, node.input(0)); };
   table["Cast"] = cast_to;
-  table["CastLike"] = [](NodeImport& node) { node.result(0, node.cast(node.input(0), node.dtype(node.input(1)))); };
+  table["CastLike"] = [](NodeImport& node) {
+    node.ignore({"saturate", "round_mode"});
+    node.result(0, node.cast(node.input(0), node.dtype(node.input(1))));
+  };
 }
 
 }  // namespace tw::graph::onnx

@@ -77,7 +77,7 @@ class ModelImport {
     if (given != options_.shapes.end()) return given->second;
     std::vector<i64> shape;
     for (const proto::TensorShapeProto::Dimension& dim : input.type().tensor_type().shape().dim()) {
-      if (dim.dim_value() < 1) {
+      if (dim.value_case() != proto::TensorShapeProto::Dimension::kDimValue || dim.dim_value() < 0) {
         std::string name = dim.dim_param().empty() ? "?" : dim.dim_param();
         return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")),
                std::nullopt;
@@ -106,7 +106,7 @@ class ModelImport {
     if (!function && !is_own)
       problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
     else if (!function && !is_branch && converter == converters().end())
-      problem(cat(describe(node), ": this operator is not supported"));
+      refuse(node);
     else if (!is_known && problems_.empty())
       problem(cat(describe(node), ": nothing makes one of its inputs"));
     else if (is_known && function)
@@ -115,6 +115,12 @@ class ModelImport {
       branch(node);
     else if (is_known)
       convert(node, converter->second);
+  }
+
+  void refuse(const proto::NodeProto& node) {
+    auto reason = refusals().find(node.op_type());
+    std::string why = reason == refusals().end() ? "" : cat(": ", reason->second);
+    problem(cat(describe(node), ": this operator is not supported", why));
   }
 
   const proto::FunctionProto* function_of(const proto::NodeProto& node) const {
@@ -178,9 +184,18 @@ class ModelImport {
     }
   }
 
+  // What nothing depends on at inference, and what the first opsets said about memory.
+  static bool is_for_training_only(const std::string& attribute) {
+    return attribute == "momentum" || attribute == "seed" || attribute == "consumed_inputs" || attribute == "ratio" ||
+           attribute == "is_test";
+  }
+
   void convert(const proto::NodeProto& node, const Converter& converter) {
     NodeImport made(node, opset_, builder_, values_);
     converter(made);
+    std::string ignored = made.ignored_attribute();
+    if (!made.has_failed() && !ignored.empty() && !is_for_training_only(ignored))
+      made.fail(cat("its attribute `", ignored, "` is not known"));
     if (made.has_failed()) problem(cat(describe(node), ": ", made.problem()));
   }
 
@@ -242,6 +257,8 @@ std::vector<std::string> input_names(const std::string& path) {
 std::vector<std::string> operator_names() {
   std::vector<std::string> names;
   for (const auto& [name, converter] : converters()) names.push_back(name);
+  names.push_back("If");
+  std::ranges::sort(names);
   return names;
 }
 

@@ -16,10 +16,18 @@ void NodeImport::fail(const std::string& why) {
 }
 
 const proto::AttributeProto* NodeImport::find(const char* attribute) const {
+  asked_.insert(attribute);
   for (const proto::AttributeProto& found : node_.attribute()) {
     if (found.name() == attribute) return &found;
   }
   return nullptr;
+}
+
+std::string NodeImport::ignored_attribute() const {
+  for (const proto::AttributeProto& found : node_.attribute()) {
+    if (!asked_.count(found.name())) return found.name();
+  }
+  return "";
 }
 
 i64 NodeImport::integer(const char* attribute, i64 otherwise) const {
@@ -91,6 +99,7 @@ std::vector<ValueId> NodeImport::add_several(const std::string& op, WorkloadArgu
   std::string error;
   std::optional<std::vector<ValueId>> made;
   std::string name = node_.output_size() > 0 ? node_.output(0) : node_.name();
+  if (std::ranges::any_of(inputs, [&](ValueId input) { return is_empty(input); })) fail(kNoElements);
   if (problem_.empty()) made = builder_.add(op, std::move(arguments), inputs, name, error);
   if (made) return *made;
   fail(error);
@@ -110,22 +119,36 @@ ValueId NodeImport::scalar(double value, DType dtype) {
 }
 
 ValueId NodeImport::broadcast(ValueId value, const std::vector<i64>& shape) {
-  return this->shape(value) == shape ? value : add("broadcast", {{"R", shape}}, {value});
+  if (this->shape(value) == shape) return value;
+  if (std::ranges::count(shape, 0) > 0) return nothing(shape, dtype(value));
+  return add("broadcast", {{"R", shape}}, {value});
 }
 
 ValueId NodeImport::reshape(ValueId value, const std::vector<i64>& shape) {
-  return this->shape(value) == shape ? value : add("reshape", {{"R", shape}}, {value});
+  if (this->shape(value) == shape) return value;
+  if (is_empty(value) && std::ranges::count(shape, 0) > 0) return nothing(shape, dtype(value));
+  return add("reshape", {{"R", shape}}, {value});
 }
 
 ValueId NodeImport::transpose(ValueId value, const std::vector<i64>& order) {
-  return std::ranges::is_sorted(order) ? value : add("transpose", {{"order", order}}, {value});
+  if (std::ranges::is_sorted(order)) return value;
+  if (!is_empty(value)) return add("transpose", {{"order", order}}, {value});
+  std::vector<i64> shape;
+  for (i64 d : order) shape.push_back(extent(value, d));
+  return nothing(shape, dtype(value));
 }
 
 ValueId NodeImport::cast(ValueId value, DType to) {
   DType from = dtype(value);
   if (from == to) return value;
+  if (is_empty(value)) return nothing(shape(value), to);
   if (to == DType::Bool) return add("cast_to_bool", {}, {value});
   return from == DType::Bool ? add("cast_from_bool", {{"to", to}}, {value}) : add("cast", {{"to", to}}, {value});
+}
+
+double highest_of(DType dtype) {
+  if (dtype == DType::Bool) return 1;
+  return dtype == DType::U8 ? 255 : -1 - lowest_of(dtype);
 }
 
 std::vector<i64> common_shape(const std::vector<std::vector<i64>>& shapes) {
@@ -156,7 +179,7 @@ const Converters& converters() {
   static const Converters table = [] {
     Converters all;
     for (auto* add : {add_elementwise, add_shapes, add_reductions, add_windows, add_products, add_losses, add_quantized,
-                      add_resizing})
+                      add_resizing, add_recurrent, add_attention, add_places, add_trigonometry})
       add(all);
     return all;
   }();

@@ -1,9 +1,11 @@
 // One node of an ONNX file while it becomes operators of a graph: its attributes and inputs, and what is made of them.
 // After the first problem nothing more is added, so that converters need not ask.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,8 @@
 #include "graph/onnx/proto.h"
 
 namespace tw::graph::onnx {
+
+constexpr const char* kNoElements = "tensors without elements are not supported here";
 
 class NodeImport {
  public:
@@ -30,6 +34,10 @@ class NodeImport {
   std::string text(const char* attribute, const std::string& otherwise) const;
   std::vector<i64> integers(const char* attribute, std::vector<i64> otherwise = {}) const;
   const proto::AttributeProto* find(const char* attribute) const;
+  // These change nothing here.
+  void ignore(std::initializer_list<const char*> attributes) { asked_.insert(attributes.begin(), attributes.end()); }
+  // An attribute that nobody asked for; "" if there is none.
+  std::string ignored_attribute() const;
 
   // ---- inputs
   std::size_t inputs() const { return static_cast<std::size_t>(node_.input_size()); }
@@ -53,6 +61,9 @@ class NodeImport {
   std::vector<ValueId> add_several(const std::string& op, WorkloadArguments arguments,
                                    const std::vector<ValueId>& inputs);
   ValueId constant(HostArray data);
+  // A tensor without elements. Only what brings elements to other places takes one; others refuse it.
+  bool is_empty(ValueId value) const { return std::ranges::count(builder_.type(value).shape, 0) > 0; }
+  ValueId nothing(const std::vector<i64>& shape, DType dtype) { return constant(HostArray::zeros(dtype, shape)); }
   const HostArray* data(ValueId value) const { return builder_.data(value); }
   // A number as a tensor of the shape and type of another one.
   ValueId number(double value, ValueId like) { return broadcast(scalar(value, dtype(like)), shape(like)); }
@@ -72,7 +83,11 @@ class NodeImport {
   GraphBuilder& builder_;
   std::map<std::string, ValueId>& values_;
   std::string problem_;
+  mutable std::set<std::string> asked_;  // attributes
 };
+
+// The largest number of an integer type.
+double highest_of(DType dtype);
 
 // The shape to which all broadcast, if they do.
 std::vector<i64> common_shape(const std::vector<std::vector<i64>>& shapes);
@@ -88,11 +103,23 @@ void add_products(Converters& table);
 void add_losses(Converters& table);
 void add_quantized(Converters& table);
 void add_resizing(Converters& table);
+void add_recurrent(Converters& table);
+void add_attention(Converters& table);
+void add_places(Converters& table);
+void add_trigonometry(Converters& table);
 const Converters& converters();
+// Operators that are known and not supported, and why (refused.cc).
+using Refusals = std::map<std::string, std::string>;
+const Refusals& refusals();
 
 // ---- what several of them make
 // By the attributes of Conv, without a bias.
 ValueId convolution(NodeImport& node, ValueId x, ValueId weights);
+// R elements of X; one along `axis`; one behind the other. All of these may have none.
+ValueId sliced(NodeImport& node, ValueId x, const std::vector<i64>& start, const std::vector<i64>& step,
+               const std::vector<i64>& shape);
+ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent);
+ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis);
 // As MatMul: vectors are matrices, batches are broadcast.
 ValueId product(NodeImport& node, ValueId a, ValueId b);
 

@@ -22,9 +22,12 @@ ValueId spread(NodeImport& node, ValueId value, ValueId like, i64 axis) {
 // Rounds and saturates to the type.
 ValueId quantized(NodeImport& node, ValueId x, ValueId scale, ValueId zero, i64 axis) {
   DType type = node.dtype(zero);
-  ValueId ratio = node.add("rounded", {}, {node.add("divide", {}, {x, spread(node, scale, x, axis)})});
+  ValueId ratio =
+      node.add("rounded", {}, {node.add("divide", {}, {x, spread(node, node.cast(scale, node.dtype(x)), x, axis)})});
   ValueId shift = spread(node, node.cast(zero, node.dtype(x)), x, axis);
-  return node.cast(node.add("add", {}, {ratio, shift}), type);
+  ValueId sum = node.add("add", {}, {ratio, shift});
+  auto limit = [&](double value) { return node.scalar(value, node.dtype(x)); };
+  return node.cast(node.add("clamp", {}, {sum, limit(lowest_of(type)), limit(highest_of(type))}), type);
 }
 
 // The integers without the zero point.
@@ -33,12 +36,22 @@ ValueId centred(NodeImport& node, ValueId q, bool has_zero, ValueId zero, i64 ax
   return has_zero ? node.add("subtract", {}, {wide, spread(node, node.cast(zero, DType::I32), wide, axis)}) : wide;
 }
 
+// Of parts of a dimension, and of types that are not supported anyway.
+bool is_plain(NodeImport& node) {
+  node.ignore({"saturate"});
+  if (node.integer("block_size", 0) != 0)
+    return node.fail("numbers for blocks of a dimension are not supported"), false;
+  return true;
+}
+
 void quantize(NodeImport& node) {
+  if (!is_plain(node)) return;
   ValueId zero = node.has_input(2) ? node.input(2) : node.scalar(0, DType::U8);
   node.result(0, quantized(node, node.cast(node.input(0), DType::F32), node.input(1), zero, node.integer("axis", 1)));
 }
 
 void dequantize(NodeImport& node) {
+  if (!is_plain(node)) return;
   ValueId q = node.input(0), scale = node.input(1);
   i64 axis = node.integer("axis", 1);
   ValueId whole = centred(node, q, node.has_input(2), node.has_input(2) ? node.input(2) : 0, axis);
@@ -92,8 +105,8 @@ void matmul_integer(NodeImport& node) {
 void requantized(NodeImport& node, ValueId sums, std::size_t a_scale, std::size_t b_scale, std::size_t scale,
                  std::size_t zero, i64 axis) {
   ValueId x = node.cast(sums, DType::F32);
-  x = node.add("multiply", {}, {x, spread(node, node.input(a_scale), x, axis)});
-  x = node.add("multiply", {}, {x, spread(node, node.input(b_scale), x, axis)});
+  x = node.add("multiply", {}, {x, spread(node, node.cast(node.input(a_scale), DType::F32), x, axis)});
+  x = node.add("multiply", {}, {x, spread(node, node.cast(node.input(b_scale), DType::F32), x, axis)});
   node.result(0, quantized(node, x, node.input(scale), node.input(zero), axis));
 }
 

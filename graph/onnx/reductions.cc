@@ -1,6 +1,7 @@
 // Reductions, rows and normalisation.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/onnx/node_import.h"
@@ -14,7 +15,8 @@ using Ints = std::vector<i64>;
 Ints axes_of(NodeImport& node, ValueId x) {
   Ints axes = node.integers_of("axes", 1);
   for (i64& axis : axes) axis = node.axis(axis, node.rank(x));
-  if (axes.empty() && node.integer("noop_with_empty_axes", 0) == 0) {
+  bool are_none_kept = node.integer("noop_with_empty_axes", 0) == 0;
+  if (axes.empty() && are_none_kept) {
     axes.resize(static_cast<std::size_t>(node.rank(x)));
     std::iota(axes.begin(), axes.end(), 0);
   }
@@ -30,9 +32,24 @@ Ints with_ones(Ints shape, const Ints& axes) {
   return shape;
 }
 
+// What a reduction of no elements gives.
+double of_nothing(const std::string& op, DType dtype) {
+  double lowest = is_float(dtype) ? -std::numeric_limits<double>::infinity() : lowest_of(dtype);
+  if (op == "reduce_max") return lowest;
+  if (op == "reduce_min") return is_float(dtype) ? -lowest : highest_of(dtype);
+  return op == "reduce_prod" ? 1 : 0;
+}
+
 // Reduced dimensions are kept with extent 1, or go.
-ValueId reduced(NodeImport& node, const char* op, ValueId x, const Ints& axes, i64 keep) {
+ValueId reduced(NodeImport& node, const std::string& op, ValueId x, const Ints& axes, i64 keep) {
   if (axes.empty()) return x;
+  if (node.is_empty(x)) {
+    Ints shape = with_ones(node.shape(x), axes), kept;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      if (std::ranges::count(axes, static_cast<i64>(d)) == 0) kept.push_back(shape[d]);
+    }
+    return node.broadcast(node.scalar(of_nothing(op, node.dtype(x)), node.dtype(x)), keep ? shape : kept);
+  }
   ValueId made = node.add(op, {{"axes", axes}}, {x});
   return keep ? node.reshape(made, with_ones(node.shape(x), axes)) : made;
 }
@@ -49,7 +66,8 @@ Converter reduction(const char* op, std::function<ValueId(NodeImport&, ValueId)>
   return [=](NodeImport& node) {
     ValueId x = node.input(0);
     Ints axes = axes_of(node, x);
-    ValueId made = reduced(node, op, before ? before(node, x) : x, axes, node.integer("keepdims", 1));
+    ValueId made =
+        reduced(node, op, before && !node.is_empty(x) ? before(node, x) : x, axes, node.integer("keepdims", 1));
     node.result(0, behind ? behind(node, made) : made);
   };
 }
@@ -73,6 +91,7 @@ void reduce_log_sum_exp(NodeImport& node) {
   ValueId x = node.input(0);
   Ints axes = axes_of(node, x);
   i64 keep = node.integer("keepdims", 1);
+  if (node.is_empty(x)) return node.result(0, reduced(node, "reduce_max", x, axes, keep));
   ValueId top = reduced(node, "reduce_max", x, axes, 1);
   ValueId small = node.add("exponential", {}, {node.add("subtract", {}, {x, node.broadcast(top, node.shape(x))})});
   ValueId sum = logarithm(node, reduced(node, "reduce_sum", small, axes, keep));
@@ -136,19 +155,27 @@ ValueId scaled(NodeImport& node, ValueId x, std::size_t scale, std::size_t shift
   return x;
 }
 
+// The type of what is computed on the way to the result: `stash_type` is f32 where it is 1.
+DType wide_type(NodeImport& node, DType own) {
+  bool is_wide = node.integer("stash_type", 1) == 1, is_short = own == DType::F16 || own == DType::BF16;
+  return is_wide && is_short ? DType::F32 : own;
+}
+
 void layer_normalization(NodeImport& node) {
   ValueId x = node.input(0);
+  DType own = node.dtype(x), type = wide_type(node, own);
   i64 first = node.axis(node.integer("axis", -1), node.rank(x));
   double epsilon = node.real("epsilon", 1e-5);
   if (node.has_failed()) return;
+  ValueId wide = node.cast(x, type);
   if (node.outputs() == 1) {
-    ValueId made = node.add("standardize", {{"first", first}}, {x, node.scalar(epsilon, node.dtype(x))});
-    return node.result(0, scaled(node, made, 1, 2, {}));
+    ValueId made = node.add("standardize", {{"first", first}}, {wide, node.scalar(epsilon, type)});
+    return node.result(0, scaled(node, node.cast(made, own), 1, 2, {}));
   }
   Ints axes;
   for (i64 d = first; d < node.rank(x); ++d) axes.push_back(d);
-  Normalized made = normalized(node, x, axes, epsilon);
-  node.result(0, scaled(node, made.value, 1, 2, {}));
+  Normalized made = normalized(node, wide, axes, epsilon);
+  node.result(0, scaled(node, node.cast(made.value, own), 1, 2, {}));
   node.result(1, made.mean);
   node.result(2, made.inverse);
 }
@@ -159,6 +186,37 @@ void instance_normalization(NodeImport& node) {
   for (i64 d = 2; d < node.rank(x); ++d) axes.push_back(d);
   if (node.rank(x) > 1) channels[0] = node.shape(x)[1];
   node.result(0, scaled(node, normalized(node, x, axes, node.real("epsilon", 1e-5)).value, 1, 2, channels));
+}
+
+// Scale and shift are those of groups before opset 21, then of channels.
+void group_normalization(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints shape = node.shape(x);
+  i64 groups = node.integer("num_groups", 0);
+  if (shape.size() < 2 || groups < 1 || shape[1] % groups != 0)
+    return node.fail("its channels do not divide into the groups");
+  DType own = node.dtype(x);
+  i64 inner = shape[1] / groups;
+  for (std::size_t d = 2; d < shape.size(); ++d) inner *= shape[d];
+  ValueId rows = node.reshape(node.cast(x, wide_type(node, own)), {shape[0], groups, inner});
+  ValueId made = node.cast(normalized(node, rows, {2}, node.real("epsilon", 1e-5)).value, own);
+  if (node.opset() < 21) return node.result(0, node.reshape(scaled(node, made, 1, 2, {groups, 1}), shape));
+  Ints channels(shape.size() - 1, 1);
+  channels[0] = shape[1];
+  node.result(0, scaled(node, node.reshape(made, shape), 1, 2, channels));
+}
+
+void rms_normalization(NodeImport& node) {
+  ValueId x = node.input(0);
+  const Ints shape = node.shape(x);
+  i64 axis = node.axis(node.integer("axis", -1), node.rank(x));
+  if (node.has_failed()) return;
+  DType wide = wide_type(node, node.dtype(x));
+  ValueId scale = node.input(1);
+  if (node.rank(scale) > node.rank(x) - axis) return node.fail("its scale has more dimensions than are normalised");
+  scale = node.broadcast(scale, Ints(shape.begin() + axis, shape.end()));
+  node.result(0, node.add("rms_normalization", {{"axis", axis}, {"wide", wide}},
+                          {x, scale, node.scalar(node.real("epsilon", 1e-5), wide)}));
 }
 
 void cumulative_sum(NodeImport& node) {
@@ -183,7 +241,7 @@ void lp_normalization(NodeImport& node) {
   bool is_first = node.integer("p", 2) == 1;
   ValueId norm = reduced(node, "reduce_sum", is_first ? absolute(node, x) : squared(node, x), axes, 1);
   if (!is_first) norm = node.add("square_root", {}, {norm});
-  node.result(0, node.add("divide", {}, {x, node.broadcast(norm, node.shape(x))}));
+  node.result(0, node.add("divide_or_zero", {}, {x, node.broadcast(norm, node.shape(x))}));
 }
 
 }  // namespace
@@ -207,6 +265,8 @@ void add_reductions(Converters& table) {
   table["Hardmax"] = rows("hardmax");
   table["CumSum"] = cumulative_sum;
   table["LayerNormalization"] = layer_normalization;
+  table["GroupNormalization"] = group_normalization;
+  table["RMSNormalization"] = rms_normalization;
   table["InstanceNormalization"] = instance_normalization;
   table["MeanVarianceNormalization"] = mean_variance_normalization;
   table["LpNormalization"] = lp_normalization;

@@ -1,6 +1,7 @@
 // Resize and Upsample: one dimension after the other, each element a weighted sum of elements of X that are known
 // beforehand.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "dsl/base/text.h"
@@ -29,7 +30,9 @@ double coordinate(const Mode& mode, const Scaling& s, double at) {
   auto from = static_cast<double>(s.from);
   if (mode.coordinates == "align_corners") return at == 0 ? 0 : at * (from - 1) / (from * s.scale - 1);
   if (mode.coordinates == "pytorch_half_pixel" && s.to == 1) return 0;
-  return (at + 0.5) / s.scale - 0.5;
+  if (mode.coordinates == "tf_half_pixel_for_nn") return (at + 0.5) / s.scale;
+  double cut = mode.coordinates == "half_pixel_symmetric" ? static_cast<double>(s.to) / (from * s.scale) : 1;
+  return (at + 0.5) / s.scale - 0.5 + from / 2 * (1 - cut);
 }
 
 double rounded(const std::string& how, double x) {
@@ -93,7 +96,47 @@ ValueId resized(NodeImport& node, ValueId x, std::size_t axis, const Mode& mode,
   return *sum;
 }
 
+constexpr std::array kCoordinates{"half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
+                                  "align_corners", "asymmetric",           "tf_half_pixel_for_nn"};
+
+// Scales and sizes of the dimensions that are named, for all of them.
+void spread_over_axes(NodeImport& node, const Ints& shape, std::vector<double>& scales, Ints& sizes) {
+  if (!node.has("axes")) return;
+  Ints axes = node.integers("axes"), all_sizes = shape;
+  std::vector<double> all_scales(shape.size(), 1);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    auto d = static_cast<std::size_t>(node.axis(axes[i], static_cast<i64>(shape.size())));
+    if (i < scales.size()) all_scales[d] = scales[i];
+    if (i < sizes.size()) all_sizes[d] = sizes[i];
+  }
+  if (scales.size() == axes.size()) scales = all_scales;
+  if (sizes.size() == axes.size()) sizes = all_sizes;
+}
+
+// One scale for all dimensions that are named: the smallest or the largest that sizes ask for.
+void keep_ratio(NodeImport& node, const Ints& shape, std::vector<double>& scales, Ints& sizes) {
+  std::string policy = node.text("keep_aspect_ratio_policy", "stretch");
+  if (sizes.size() != shape.size() || policy == "stretch") return;
+  if (policy != "not_larger" && policy != "not_smaller")
+    return node.fail(cat("policy `", policy, "` is not supported"));
+  Ints axes = node.integers("axes");
+  for (std::size_t d = 0; axes.empty() && d < shape.size(); ++d) axes.push_back(static_cast<i64>(d));
+  double scale = 0;
+  for (i64 axis : axes) {
+    auto d = static_cast<std::size_t>(node.axis(axis, static_cast<i64>(shape.size())));
+    double own = static_cast<double>(sizes[d]) / static_cast<double>(shape[d]);
+    scale = scale == 0 ? own : policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
+  }
+  scales.assign(shape.size(), 1);
+  for (i64 axis : axes) {
+    auto d = static_cast<std::size_t>(node.axis(axis, static_cast<i64>(shape.size())));
+    scales[d] = scale;
+    sizes[d] = static_cast<i64>(std::floor(scale * static_cast<double>(shape[d]) + 0.5));
+  }
+}
+
 void resize(NodeImport& node) {
+  node.ignore({"extrapolation_value", "cubic_coeff_a", "nearest_mode", "exclude_outside", "keep_aspect_ratio_policy"});
   ValueId x = node.input(0);
   bool is_old = node.op() == "Upsample" || node.opset() < 11;
   Mode mode{node.text("mode", "nearest"),
@@ -107,17 +150,20 @@ void resize(NodeImport& node) {
     scales.assign(given->floats().begin(), given->floats().end());
   if (node.has_input(at_scales)) scales = node.known_numbers(at_scales);
   Ints sizes = node.has_input(3) ? node.known_integers(3) : Ints(), shape = node.shape(x);
-  bool is_whole = (scales.size() == shape.size()) != (sizes.size() == shape.size());
+  spread_over_axes(node, shape, scales, sizes);
+  bool is_whole = (scales.size() == shape.size() && sizes.empty()) || (sizes.size() == shape.size() && scales.empty());
   bool is_known = mode.kind == "nearest" || mode.kind == "linear" || mode.kind == "cubic";
-  bool is_of_region = mode.coordinates == "tf_crop_and_resize";
-  if (!is_whole || !is_known || is_of_region || node.has("axes") || node.integer("antialias", 0) != 0)
+  bool is_placed = std::ranges::find(kCoordinates, mode.coordinates) != kCoordinates.end();
+  if (node.has_failed() || node.is_empty(x) || !is_whole || !is_known || !is_placed ||
+      node.integer("antialias", 0) != 0)
     return node.fail("this kind of resizing is not supported");
+  keep_ratio(node, shape, scales, sizes);
   ValueId made = x;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     auto from = static_cast<double>(shape[d]);
     i64 to = sizes.empty() ? static_cast<i64>(std::floor(from * scales[d])) : sizes[d];
     if (to < 1 || to > 1 << 24) return node.fail(cat("dimension ", d, " would have the extent ", to));
-    Scaling scaling{shape[d], to, sizes.empty() ? scales[d] : static_cast<double>(to) / from};
+    Scaling scaling{shape[d], to, scales.empty() ? static_cast<double>(to) / from : scales[d]};
     bool changes = to != shape[d] || scaling.scale != 1;
     if (changes) made = resized(node, made, d, mode, scaling);
   }

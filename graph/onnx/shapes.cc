@@ -30,7 +30,6 @@ void shape_of(NodeImport& node) {
   auto rank = static_cast<i64>(shape.size());
   auto place = [&](i64 at) { return std::clamp<i64>(at < 0 ? at + rank : at, 0, rank); };
   i64 start = place(node.integer("start", 0)), end = std::max(start, place(node.integer("end", rank)));
-  if (start == end) return node.fail("tensors without elements are not supported");
   node.result(0, node.constant(integers({shape.begin() + start, shape.begin() + end})));
 }
 
@@ -39,8 +38,9 @@ void reshape(NodeImport& node) {
   ValueId x = node.input(0);
   const Ints shape = node.shape(x);
   Ints wanted = node.integers_of("shape", 1);
+  bool takes_extents = node.integer("allowzero", 0) == 0;
   for (std::size_t d = 0; d < wanted.size(); ++d) {
-    if (wanted[d] == 0 && node.integer("allowzero", 0) == 0 && d < shape.size()) wanted[d] = shape[d];
+    if (wanted[d] == 0 && takes_extents && d < shape.size()) wanted[d] = shape[d];
   }
   auto open = std::ranges::find(wanted, -1);
   if (open != wanted.end()) {
@@ -107,25 +107,19 @@ void expand(NodeImport& node) {
 void concat(NodeImport& node) {
   ValueId all = node.input(0);
   i64 axis = node.axis(node.integer("axis", 1), node.rank(all));
-  for (std::size_t i = 1; i < node.inputs(); ++i) all = node.add("concat", {{"axis", axis}}, {all, node.input(i)});
+  for (std::size_t i = 1; i < node.inputs(); ++i) all = concatenated(node, all, node.input(i), axis);
   node.result(0, all);
 }
 
-ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent) {
-  Ints shape = node.shape(x), begin(shape.size(), 0), step(shape.size(), 1);
-  begin[static_cast<std::size_t>(axis)] = start;
-  shape[static_cast<std::size_t>(axis)] = extent;
-  return node.add("slice", {{"start", begin}, {"step", step}, {"R", shape}}, {x});
-}
-
 void split(NodeImport& node, std::size_t outputs) {
+  node.ignore({"num_outputs"});  // those that the node has
   ValueId x = node.input(0);
   i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), extent = node.extent(x, axis);
   Ints sizes = node.integers_of("split", 1);
   i64 each = (extent + static_cast<i64>(outputs) - 1) / static_cast<i64>(outputs), start = 0;
   for (std::size_t i = 0; i < outputs; ++i) {
     i64 size = sizes.empty() ? std::min(each, extent - start) : i < sizes.size() ? sizes[i] : 0;
-    if (size < 1 || start + size > extent) return node.fail("its parts are not those of the dimension");
+    if (size < 0 || size > extent - start) return node.fail("its parts are not those of the dimension");
     node.result(i, part(node, x, axis, start, size));
     start += size;
   }
@@ -149,37 +143,20 @@ void slice(NodeImport& node) {
     i64 end = ends[i] < -extent - (by < 0) ? low : place(ends[i], low, std::max(high, low));
     if (by < 0 && ends[i] < -extent) end = -1;
     shape[d] = by > 0 ? (end - start[d] + by - 1) / by : (start[d] - end - by - 1) / -by;
-    if (shape[d] < 1) return node.fail("tensors without elements are not supported");
+    shape[d] = std::max<i64>(shape[d], 0);
   }
-  node.result(0, node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x}));
-}
-
-void pad(NodeImport& node) {
-  ValueId x = node.input(0);
-  std::string mode = node.text("mode", "constant");
-  Ints pads = node.integers_of("pads", 1), shape = node.shape(x);
-  Ints axes = node.has_input(3) ? node.known_integers(3) : Ints();
-  if (axes.empty()) {
-    axes.resize(shape.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  if (pads.size() != 2 * axes.size()) return node.fail("it needs two pads for each dimension");
-  Ints before(shape.size(), 0), after(shape.size(), 0);
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    auto d = static_cast<std::size_t>(node.axis(axes[i], node.rank(x)));
-    before[d] = pads[i], after[d] = pads[axes.size() + i];
-    if (before[d] < 0 || after[d] < 0) return node.fail("negative pads are not supported");
-  }
-  if (mode == "edge") return node.result(0, node.add("pad_edge", {{"before", before}, {"after", after}}, {x}));
-  if (mode != "constant") return node.fail(cat("mode `", mode, "` is not supported"));
-  ValueId value =
-      node.has_input(2) ? node.reshape(node.input(2), {}) : node.scalar(node.real("value", 0), node.dtype(x));
-  node.result(0, node.add("pad", {{"before", before}, {"after", after}}, {x, value}));
+  node.result(0, sliced(node, x, start, step, shape));
 }
 
 void gather(NodeImport& node) {
-  ValueId x = node.input(0);
-  node.result(0, node.add("gather", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+  ValueId x = node.input(0), index = node.input(1);
+  i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
+  if (!node.is_empty(index) || node.has_failed())
+    return node.result(0, node.add("gather", {{"axis", axis}}, {x, index}));
+  Ints shape = node.shape(x), places = node.shape(index);
+  shape.erase(shape.begin() + axis);
+  shape.insert(shape.begin() + axis, places.begin(), places.end());
+  node.result(0, node.nothing(shape, node.dtype(x)));
 }
 
 void gather_elements(NodeImport& node) {
@@ -192,19 +169,8 @@ void gather_nd(NodeImport& node) {
   node.result(0, node.add("gather_nd", {{"batch", node.integer("batch_dims", 0)}}, {node.input(0), node.input(1)}));
 }
 
-void scatter_elements(NodeImport& node) {
-  if (node.text("reduction", "none") != "none") return node.fail("reductions are not supported");
-  ValueId x = node.input(0);
-  i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
-  node.result(0, node.add("scatter_elements", {{"axis", axis}}, {x, node.input(1), node.input(2)}));
-}
-
-void scatter_nd(NodeImport& node) {
-  if (node.text("reduction", "none") != "none") return node.fail("reductions are not supported");
-  node.result(0, node.add("scatter_nd", {}, {node.input(0), node.input(1), node.input(2)}));
-}
-
 void top_k(NodeImport& node) {
+  node.ignore({"sorted"});
   ValueId x = node.input(0);
   Ints count = node.has_input(1) ? node.known_integers(1) : Ints{node.integer("k", 0)};
   if (count.size() != 1) return node.fail("its number of elements is no number");
@@ -220,16 +186,18 @@ void top_k(NodeImport& node) {
 void triangle(NodeImport& node) {
   Ints offset = node.has_input(1) ? node.known_integers(1) : Ints{0};
   if (offset.size() != 1) return node.fail("its diagonal is no number");
-  node.result(0, node.add("triangle", {{"upper", node.integer("upper", 1)}, {"offset", offset[0]}}, {node.input(0)}));
+  ValueId x = node.input(0);
+  i64 upper = node.integer("upper", 1);
+  node.result(0, node.is_empty(x) ? x : node.add("triangle", {{"upper", upper}, {"offset", offset[0]}}, {x}));
 }
 
 void one_hot(NodeImport& node) {
   ValueId index = node.input(0);
-  Ints depth = node.known_integers(1);
+  std::vector<double> depth = node.known_numbers(1);
   if (depth.size() != 1) return node.fail("its depth is no number");
   if (is_float(node.dtype(index))) index = node.cast(index, DType::I64);
   i64 axis = node.axis(node.integer("axis", -1), node.rank(index) + 1);
-  node.result(0, node.add("one_hot", {{"axis", axis}, {"depth", depth[0]}}, {index, node.input(2)}));
+  node.result(0, node.add("one_hot", {{"axis", axis}, {"depth", static_cast<i64>(depth[0])}}, {index, node.input(2)}));
 }
 
 void tile(NodeImport& node) {
@@ -242,7 +210,6 @@ void tile(NodeImport& node) {
     wide.insert(wide.end(), {repeats[d], shape[d]});
     out.push_back(repeats[d] * shape[d]);
   }
-  if (std::ranges::count(repeats, 0) > 0) return node.fail("tensors without elements are not supported");
   node.result(0, node.reshape(node.broadcast(node.reshape(x, apart), wide), out));
 }
 
@@ -303,7 +270,6 @@ void eye_like(NodeImport& node) {
 
 void constant_of_shape(NodeImport& node) {
   Ints shape = node.known_integers(0);
-  if (std::ranges::count(shape, 0) > 0) return node.fail("tensors without elements are not supported");
   std::string problem;
   HostArray value = HostArray::zeros(DType::F32, {1});
   if (const proto::AttributeProto* given = node.find("value")) {
@@ -319,14 +285,38 @@ void range(NodeImport& node) {
   if (from.size() != 1 || to.size() != 1 || by.size() != 1 || by[0] == 0)
     return node.fail("it needs three numbers that are known");
   double count = std::max(0.0, std::ceil((to[0] - from[0]) / by[0]));
-  if (count == 0 || count > 1 << 24)
-    return node.fail(count == 0 ? "tensors without elements are not supported" : "it is too large");
+  if (count > 1 << 24) return node.fail("it is too large");
   HostArray data = HostArray::zeros(node.dtype(node.input(0)), {static_cast<i64>(count)});
   for (i64 i = 0; i < data.elements(); ++i) data.set(i, from[0] + static_cast<double>(i) * by[0]);
   node.result(0, node.constant(std::move(data)));
 }
 
 }  // namespace
+
+ValueId sliced(NodeImport& node, ValueId x, const Ints& start, const Ints& step, const Ints& shape) {
+  if (std::ranges::count(shape, 0) > 0) return node.nothing(shape, node.dtype(x));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    i64 last = 0, extent = node.extent(x, static_cast<i64>(d));
+    bool fits = !__builtin_mul_overflow(shape[d] - 1, step[d], &last) && !__builtin_add_overflow(last, start[d], &last);
+    if (!fits || start[d] < 0 || start[d] >= extent || last < 0 || last >= extent)
+      return node.fail("a part of an operand lies outside of it"), x;
+  }
+  return node.add("slice", {{"start", start}, {"step", step}, {"R", shape}}, {x});
+}
+
+ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent) {
+  Ints shape = node.shape(x), begin(shape.size(), 0), step(shape.size(), 1);
+  if (axis >= node.rank(x)) return node.fail("its operands have too few dimensions"), x;
+  begin[static_cast<std::size_t>(axis)] = start;
+  shape[static_cast<std::size_t>(axis)] = extent;
+  return start == 0 && shape == node.shape(x) ? x : sliced(node, x, begin, step, shape);
+}
+
+ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis) {
+  auto is_left_out = [&](ValueId value) { return node.extent(value, axis) == 0; };
+  if (node.rank(a) == node.rank(b) && (is_left_out(a) || is_left_out(b))) return is_left_out(a) ? b : a;
+  return node.add("concat", {{"axis", axis}}, {a, b});
+}
 
 void add_shapes(Converters& table) {
   table["Shape"] = shape_of;
@@ -343,12 +333,9 @@ void add_shapes(Converters& table) {
   table["Concat"] = concat;
   table["Split"] = [](NodeImport& node) { split(node, node.outputs()); };
   table["Slice"] = slice;
-  table["Pad"] = pad;
   table["Gather"] = gather;
   table["GatherElements"] = gather_elements;
   table["GatherND"] = gather_nd;
-  table["Scatter"] = table["ScatterElements"] = scatter_elements;
-  table["ScatterND"] = scatter_nd;
   table["TopK"] = top_k;
   table["Trilu"] = triangle;
   table["OneHot"] = one_hot;

@@ -89,7 +89,6 @@ std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::s
     if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements) || elements > kMostElements)
       return problem = "it is too large", std::nullopt;
   }
-  if (elements == 0) return problem = "tensors without elements are not supported", std::nullopt;
   bool is_external = tensor.data_location() == proto::TensorProto::EXTERNAL;
   int count =
       tensor.float_data_size() + tensor.double_data_size() + tensor.int64_data_size() + tensor.int32_data_size();
@@ -100,6 +99,7 @@ std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::s
   std::optional<std::string> external;
   if (is_external && !(external = external_bytes(tensor, folder, bytes, problem))) return std::nullopt;
   HostArray out = HostArray::zeros(*dtype, shape);
+  if (elements == 0) return out;
   if (is_external || is_raw) {
     std::memcpy(out.bytes.data(), external ? external->data() : tensor.raw_data().data(), bytes);
     return out;

@@ -63,6 +63,7 @@ void conv(NodeImport& node) {
 
 // `output_shape` decides the pads; else pads and `output_padding` the shape.
 void conv_transposed(NodeImport& node) {
+  node.ignore({"kernel_shape"});  // that of the weights
   ValueId x = node.input(0), weights = node.input(1);
   Ints extents = spatial(node, x);
   Window window = window_of(node, extents, spatial(node, weights));
@@ -105,19 +106,53 @@ void round_up(NodeImport& node, const Ints& extents, Window& window) {
 }
 
 void max_pool(NodeImport& node) {
-  if (node.outputs() > 1) return node.fail("the positions of the largest elements are not supported");
+  node.ignore({"storage_order"});  // of the places, which are the second result
   ValueId x = node.input(0);
   Ints extents = spatial(node, x);
   Window window = window_of(node, extents, {});
   if (node.has_failed()) return;
   round_up(node, extents, window);
-  node.result(0, node.add("max_pool",
+  WorkloadArguments arguments{{"window", window.size},
+                              {"strides", window.strides},
+                              {"before", window.before},
+                              {"after", window.after},
+                              {"dilations", window.dilations}};
+  node.result(0, node.add("max_pool", arguments, {x}));
+  if (node.outputs() < 2) return;
+  arguments.push_back({"columns_first", node.integer("storage_order", 0)});
+  node.result(1, node.add("max_pool_places", arguments, {x}));
+}
+
+// Of windows that are dilated, or that padding counts for which does not reach as far as the last window does.
+void partial_means(NodeImport& node, const Window& window, i64 counts_padding, const Ints& after) {
+  Ints none(after.size(), 0);
+  node.result(0, node.add("average_pool_counted",
+                          {{"window", window.size},
+                           {"strides", window.strides},
+                           {"before", window.before},
+                           {"after", window.after},
+                           {"dilations", window.dilations},
+                           {"counted_before", counts_padding ? window.before : none},
+                           {"counted_after", counts_padding ? after : none}},
+                          {node.input(0)}));
+}
+
+// The p-th root of the sum of p-th powers.
+void lp_pool(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints extents = spatial(node, x);
+  Window window = window_of(node, extents, {});
+  if (node.has_failed()) return;
+  round_up(node, extents, window);
+  double p = static_cast<double>(node.integer("p", 2));
+  if (p < 1) return node.fail("p is at least 1");
+  node.result(0, node.add("lp_pool",
                           {{"window", window.size},
                            {"strides", window.strides},
                            {"before", window.before},
                            {"after", window.after},
                            {"dilations", window.dilations}},
-                          {x}));
+                          {x, node.scalar(p, node.dtype(x)), node.scalar(1 / p, node.dtype(x))}));
 }
 
 void average_pool(NodeImport& node) {
@@ -130,7 +165,7 @@ void average_pool(NodeImport& node) {
   Ints after = window.after;
   round_up(node, extents, window);
   if (is_dilated || (counts_padding && after != window.after))
-    return node.fail("dilated means and means that count padding of rounded windows are not supported");
+    return partial_means(node, window, counts_padding, after);
   node.result(0, node.add("average_pool",
                           {{"window", window.size},
                            {"strides", window.strides},
@@ -169,6 +204,7 @@ void local_response(NodeImport& node) {
 }  // namespace
 
 ValueId convolution(NodeImport& node, ValueId x, ValueId weights) {
+  node.ignore({"kernel_shape"});  // that of the weights
   Window window = window_of(node, spatial(node, x), spatial(node, weights));
   return node.add("conv",
                   {{"strides", window.strides},
@@ -186,6 +222,7 @@ void add_windows(Converters& table) {
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = global("reduce_sum", true);
   table["GlobalMaxPool"] = global("reduce_max", false);
+  table["LpPool"] = lp_pool;
   table["LRN"] = local_response;
 }
 

@@ -11,22 +11,39 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
+#include "unit/onnx_files.h"
 
 namespace tw::graph {
 namespace {
 
 namespace fs = std::filesystem;
+using test::imported, test::model, test::node, test::number, test::part, test::value_info;
 
-// Of Debian's libonnx-testdata: one folder for each operator and variant, with inputs and outputs.
-const fs::path kCases = "/usr/lib/python3/dist-packages/onnx/backend/test/data/node";
+// Of Debian's libonnx-testdata: in `node` one folder for each operator and variant, with inputs and outputs; in others
+// small files that PyTorch wrote, and some by hand. Those of `real` have no files. TW_ONNX_DATA is another such folder.
+const fs::path kData =
+    std::getenv("TW_ONNX_DATA") ? std::getenv("TW_ONNX_DATA") : "/usr/lib/python3/dist-packages/onnx/backend/test/data";
+const fs::path kCases = kData / "node";
 
-std::vector<fs::path> cases() {
+std::vector<fs::path> cases(const std::vector<const char*>& kinds = {"node"}) {
   std::vector<fs::path> found;
-  std::error_code missing;
-  for (const fs::directory_entry& entry : fs::directory_iterator(kCases, missing)) found.push_back(entry.path());
+  for (const char* kind : kinds) {
+    std::error_code missing;
+    for (const fs::directory_entry& entry : fs::directory_iterator(kData / kind, missing))
+      found.push_back(entry.path());
+  }
   std::ranges::sort(found);
   return found;
 }
+
+// Cases whose outputs are not what their operators say. Windows were computed with 3.1415 as pi, and the cubic samples
+// are written with four digits; OnnxOperators has others for these.
+bool has_wrong_data(const std::string& name) {
+  return name.find("test_blackmanwindow") == 0 || name.find("test_hammingwindow") == 0 ||
+         name.find("test_hannwindow") == 0 || name == "test_gridsample_bicubic";
+}
+// Takes the interpreter four minutes: it is only imported.
+constexpr const char* kLargeCase = "test_operator_conv";
 
 std::optional<HostArray> tensor(const fs::path& folder, const char* kind, std::size_t index) {
   auto read = read_onnx_tensor((folder / "test_data_set_0" / cat(kind, "_", index, ".pb")).string());
@@ -65,6 +82,7 @@ std::string outcome(const fs::path& folder) {
   }
   if (auto* problems = std::get_if<ImportProblems>(&imported)) return problems->lines.at(0);
   const Graph& graph = std::get<Graph>(imported);
+  if (folder.filename() == kLargeCase) return "";
   std::vector<HostArray> inputs;
   for (std::size_t file = 0; file < names.size(); ++file) {
     if (options.constants.count(names[file])) continue;
@@ -99,14 +117,31 @@ class OnnxCases : public Onnx {
   }
 };
 
-TEST_F(OnnxCases, NodeTestsThatAreImportedAreRight) {
-  int right = 0;
-  for (const fs::path& folder : cases()) {
-    std::string what = outcome(folder);
-    EXPECT_FALSE(what.starts_with("wrong")) << folder.filename() << ": " << what;
-    right += what.empty();
+// Those that are imported give what they should; how many, and why the others are refused, for people.
+struct Count {
+  int right = 0, of = 0;
+  std::string refused;
+};
+Count count_right(const std::vector<const char*>& kinds) {
+  Count count;
+  for (const fs::path& folder : cases(kinds)) {
+    std::string what = outcome(folder), name = folder.filename().string();
+    EXPECT_EQ(what.starts_with("wrong"), has_wrong_data(name)) << name << ": " << what;
+    ++count.of;
+    count.right += what.empty();
+    if (!what.empty()) count.refused += cat(name, ": ", what, "\n");
   }
-  EXPECT_GE(right, 710) << "of " << cases().size();
+  return count;
+}
+
+TEST_F(OnnxCases, NodeTestsThatAreImportedAreRight) {
+  Count count = count_right({"node"});
+  EXPECT_GE(count.right, 781) << "of " << count.of << "; the others:\n" << count.refused;
+}
+
+TEST_F(OnnxCases, FilesOfPyTorchAndByHandThatAreImportedAreRight) {
+  Count count = count_right({"simple", "pytorch-converted", "pytorch-operator"});
+  EXPECT_GE(count.right, 119) << "of " << count.of << "; the others:\n" << count.refused;
 }
 
 TEST_F(OnnxCases, AGraphAsText) {
@@ -138,54 +173,18 @@ TEST_F(OnnxCases, WhatCannotBeImportedIsSaidWithTheNode) {
     return problems ? join(problems->lines, "\n") : std::string("imported");
   };
   EXPECT_NE(lines("no_such_case").find("cannot be read, is no ONNX file or is damaged"), std::string::npos);
-  EXPECT_EQ(lines("test_det_2d"), "node `y` (Det): this operator is not supported");
+  EXPECT_EQ(lines("test_det_2d"), "node `y` (Det): this operator is not supported: nobody has written it yet");
   EXPECT_EQ(lines("test_reshape_one_dim"), "node `reshaped` (Reshape): input 1 is no constant");
-}
-
-// ---- files that are written here: fields of protobuf's wire format, numbered as in onnx.proto
-
-std::string varint(u64 value) {
-  std::string out;
-  for (; value >= 128; value >>= 7) out += static_cast<char>(value % 128 + 128);
-  return out + static_cast<char>(value);
-}
-std::string number(u64 field, u64 value) { return varint(field * 8) + varint(value); }
-std::string part(u64 field, const std::string& bytes) { return varint(field * 8 + 2) + varint(bytes.size()) + bytes; }
-
-std::string node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
-                 const std::string& attributes = "", const std::string& domain = "") {
-  std::string out;
-  for (const std::string& input : inputs) out += part(1, input);
-  return out + part(2, output) + part(4, op) + attributes + part(7, domain);
-}
-std::string axis(i64 value) { return part(5, part(1, "axis") + number(3, static_cast<u64>(value)) + number(20, 2)); }
-std::string value_info(const std::string& name, DType dtype, const std::vector<i64>& shape) {
-  std::string dims;
-  for (i64 extent : shape) dims += part(1, number(1, static_cast<u64>(extent)));
-  int type = dtype == DType::Bool ? 9 : 1;
-  return part(1, name) + part(2, part(1, number(1, static_cast<u64>(type)) + part(2, dims)));
-}
-std::string model(const std::string& graph, const std::string& functions = "") {
-  return number(1, 8) + part(8, number(2, 17)) + part(7, graph) + functions;
-}
-
-std::string imported(const std::string& bytes, const ImportOptions& options = {}) {
-  fs::path path = fs::path(testing::TempDir()) / "written.onnx";
-  std::ofstream(path, std::ios::binary) << bytes;
-  auto made = import_onnx(path.string(), options);
-  fs::remove(path);
-  auto* problems = std::get_if<ImportProblems>(&made);
-  return problems ? join(problems->lines, "\n") : to_string(std::get<Graph>(made));
 }
 
 // Its nodes stand in place of each call, with the call's attributes, and names inside are its own.
 TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
   std::string given = part(5, part(1, "axis") + part(21, "along"));
-  std::string function = part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("Softmax", {"a"}, "x", given)) +
-                         part(7, node("Exp", {"x"}, "y")) + part(10, "own");
+  std::string function = part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("Softmax", {"a"}, {"x"}, given)) +
+                         part(7, node("Exp", {"x"}, {"y"})) + part(10, "own");
   auto along = [](i64 value) { return part(5, part(1, "along") + number(3, static_cast<u64>(value)) + number(20, 2)); };
-  std::string graph = part(1, node("rows", {"x"}, "b", along(0), "own")) +
-                      part(1, node("rows", {"b"}, "c", "", "own")) + part(2, "g") +
+  std::string graph = part(1, node("rows", {"x"}, {"b"}, along(0), "own")) +
+                      part(1, node("rows", {"b"}, {"c"}, "", "own")) + part(2, "g") +
                       part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("c", DType::F32, {2, 3}));
   EXPECT_EQ(imported(model(graph, part(25, function))),
             "graph g\n"
@@ -196,7 +195,7 @@ TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
             "  y_1: f32[2, 3] = exponential(x_2)\n"
             "  output c = y_1\n");
   std::string endless =
-      part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("rows", {"a"}, "y", "", "own")) + part(10, "own");
+      part(1, "rows") + part(4, "a") + part(5, "y") + part(7, node("rows", {"a"}, {"y"}, "", "own")) + part(10, "own");
   EXPECT_NE(imported(model(graph, part(25, endless))).find("nested deeper than 64"), std::string::npos);
   EXPECT_EQ(imported(model(graph)),
             "node `b` (rows): operators of `own` are not supported\n"
@@ -206,10 +205,10 @@ TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
 TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
   auto branch = [](const char* name, const std::string& op) {
     std::string graph =
-        part(1, node(op, {"x"}, cat("of_", name))) + part(12, value_info(cat("of_", name), DType::F32, {2}));
+        part(1, node(op, {"x"}, {cat("of_", name)})) + part(12, value_info(cat("of_", name), DType::F32, {2}));
     return part(5, part(1, name) + part(6, graph) + number(20, 5));
   };
-  std::string choice = node("If", {"c"}, "y", branch("then_branch", "Exp") + branch("else_branch", "Log"));
+  std::string choice = node("If", {"c"}, {"y"}, branch("then_branch", "Exp") + branch("else_branch", "Log"));
   std::string graph = part(1, choice) + part(2, "g") + part(11, value_info("c", DType::Bool, {})) +
                       part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
   ImportOptions no;
@@ -221,8 +220,8 @@ TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
 TEST_F(Onnx, OpenDimensionsNeedAShape) {
   std::string open =
       part(1, "x") + part(2, part(1, number(1, 1) + part(2, part(1, part(2, "batch")) + part(1, number(1, 3)))));
-  std::string graph =
-      part(1, node("Exp", {"x"}, "y")) + part(2, "g") + part(11, open) + part(12, value_info("y", DType::F32, {2, 3}));
+  std::string graph = part(1, node("Exp", {"x"}, {"y"})) + part(2, "g") + part(11, open) +
+                      part(12, value_info("y", DType::F32, {2, 3}));
   EXPECT_EQ(imported(model(graph)), "input `x` has an open dimension `batch`: say its shape");
   ImportOptions options;
   options.shapes["x"] = {5, 3};
@@ -236,7 +235,7 @@ TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
   auto with = [](const std::string& location, i64 extent) {
     std::string entry = part(13, part(1, "location") + part(2, location));
     std::string tensor = number(1, static_cast<u64>(extent)) + number(2, 1) + part(8, "w") + entry + number(14, 1);
-    std::string graph = part(1, node("Exp", {"x"}, "y")) + part(2, "g") + part(5, tensor) +
+    std::string graph = part(1, node("Exp", {"x"}, {"y"})) + part(2, "g") + part(5, tensor) +
                         part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
     return imported(model(graph));
   };
@@ -250,8 +249,9 @@ TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
 }
 
 TEST_F(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
-  std::string graph = part(1, node("Foo", {"x"}, "a")) + part(1, node("Exp", {"a"}, "b")) +
-                      part(1, node("Softmax", {"x"}, "c", axis(7))) + part(1, node("Log", {"c"}, "y")) + part(2, "g") +
+  std::string graph = part(1, node("Foo", {"x"}, {"a"})) + part(1, node("Exp", {"a"}, {"b"})) +
+                      part(1, node("Softmax", {"x"}, {"c"}, test::integer("axis", 7))) +
+                      part(1, node("Log", {"c"}, {"y"})) + part(2, "g") +
                       part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
   EXPECT_EQ(imported(model(graph)),
             "node `a` (Foo): this operator is not supported\n"
