@@ -206,7 +206,8 @@ Finding check_xgboost() {
 Finding check_onnx() {
   std::size_t count = graph::onnx_operators().size();
   return {"onnx", Need::Optional, count > 0,
-          count > 0 ? cat("ONNX models can be read: ", count, " operators") : "the plugin that reads ONNX models is missing",
+          count > 0 ? cat("ONNX models can be read: ", count, " operators")
+                    : "the plugin that reads ONNX models is missing",
           "sudo apt install libonnx-dev libprotobuf-dev, then build again"};
 }
 
@@ -267,9 +268,9 @@ Finding check_emulator() {
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),  check_governor(),
-                           check_llvm(),     check_worker(),   check_seccomp(), check_landlock(),
-                           check_database(), check_libtorch(), check_xgboost(), check_onnx(), check_compiler()};
+  std::vector<Finding> out{check_cpu(),     check_cores(),   check_memory(),   check_governor(), check_llvm(),
+                           check_worker(),  check_seccomp(), check_landlock(), check_database(), check_libtorch(),
+                           check_xgboost(), check_onnx(),    check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},
                                                           {"onednn", "libdnnl-dev"},

@@ -29,7 +29,9 @@ class CompileCommand : public testing::Test {
   }
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
   static std::string model(const std::string& name) { return (kCases / name / "model.onnx").string(); }
-  Finished run(std::vector<std::string> words) { return test::tracewright(std::move(words), {.folder = folder.path()}); }
+  Finished run(std::vector<std::string> words) {
+    return test::tracewright(std::move(words), {.folder = folder.path()});
+  }
   Finished compile(const std::string& name, std::vector<std::string> more = {}) {
     std::vector<std::string> words{"compile", model(name), "--threads", "1", "--output", "out"};
     words.insert(words.end(), more.begin(), more.end());
@@ -71,7 +73,8 @@ TEST_F(CompileCommand, ItsOutputsAreThoseOfTheOnnxTests) {
   ASSERT_TRUE(found) << error;
   const HostArray& wanted = std::get<HostArray>(expected);
   ASSERT_EQ(found->shape, wanted.shape);
-  for (i64 i = 0; i < wanted.elements(); ++i) EXPECT_NEAR(found->get(i), wanted.get(i), 1e-4 * (1 + std::abs(wanted.get(i))));
+  for (i64 i = 0; i < wanted.elements(); ++i)
+    EXPECT_NEAR(found->get(i), wanted.get(i), 1e-4 * (1 + std::abs(wanted.get(i))));
   Finished profile = run({"run", "out", "--profile"});
   EXPECT_EQ(profile.code, 0) << profile.err;
   EXPECT_NE(profile.out.find("all steps"), std::string::npos) << profile.out;
@@ -93,11 +96,13 @@ TEST_F(CompileCommand, PrintsJsonAndGraphs) {
 TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
   std::string path = model("pytorch-converted/test_Linear");
   fs::copy_file(path, at("linear.onnx"));
-  test::write_file(at("list.yaml"), "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n  - {name: net, model: linear.onnx}\n");
+  test::write_file(at("list.yaml"),
+                   "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n  - {name: net, model: linear.onnx}\n");
   Finished tuned = run({"tune", "list.yaml", "--trials", "4", "--database", "own.db"});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_NE(tuned.out.find("net_"), std::string::npos) << tuned.out;
-  Finished made = run({"compile", "linear.onnx", "--threads", "1", "--database", "own.db", "--output", "out", "--check"});
+  Finished made =
+      run({"compile", "linear.onnx", "--threads", "1", "--database", "own.db", "--output", "out", "--check"});
   ASSERT_EQ(made.code, 0) << made.err;
   boost::json::object manifest = boost::json::parse(test::read_file(at("out/manifest.json"))).as_object();
   EXPECT_TRUE(std::ranges::any_of(manifest.at("tasks").as_array(), [](const boost::json::value& task) {
@@ -139,7 +144,8 @@ TEST_F(CompileCommand, BadInputOfRunIsRefused) {
 TEST_F(CompileCommand, ABadModelOfAListIsSaidWhereItStands) {
   test::write_file(at("list.yaml"), "version: 1\ntasks:\n  - {name: net, model: none.onnx}\n");
   expect_refused({"tune", "list.yaml"}, 2, "list.yaml:3:24: error: `none.onnx` cannot be read");
-  test::write_file(at("list.yaml"), "version: 1\ntasks:\n  - {name: net, op: dense, shapes: {x: [1]}, args: {M: 1, N: 1, K: 1}}\n");
+  test::write_file(at("list.yaml"),
+                   "version: 1\ntasks:\n  - {name: net, op: dense, shapes: {x: [1]}, args: {M: 1, N: 1, K: 1}}\n");
   expect_refused({"tune", "list.yaml"}, 2, "`shapes` goes with `model`, not with `op`");
 }
 

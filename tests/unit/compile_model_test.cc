@@ -59,8 +59,8 @@ bool are_same(const std::vector<HostArray>& expected, const std::vector<HostArra
   return true;
 }
 
-// No step reads a byte that another value was written to in the meantime: at each read all bytes of the buffer are those
-// of one earlier write.
+// No step reads a byte that another value was written to in the meantime: at each read all bytes of the buffer are
+// those of one earlier write.
 void expect_sound(const ExportPlan& plan) {
   const ModelPlan& model = *plan.model;
   std::vector<int> writer(static_cast<std::size_t>(model.memory_bytes), -1);
@@ -72,7 +72,8 @@ void expect_sound(const ExportPlan& plan) {
     for (bool is_write : {false, true}) {
       for (std::size_t i = 0; i < arguments.size(); ++i) {
         const ModelPlace& place = step.buffers[i];
-        if (place.where != ModelPlace::Where::Memory || is_write != (arguments[i].role == ArgumentRole::Output)) continue;
+        if (place.where != ModelPlace::Where::Memory || is_write != (arguments[i].role == ArgumentRole::Output))
+          continue;
         ASSERT_LE(place.at + arguments[i].bytes, model.memory_bytes) << step.name;
         auto begin = writer.begin() + place.at, end = begin + arguments[i].bytes;
         if (is_write) {
@@ -101,7 +102,8 @@ TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) {
     ASSERT_TRUE(plan.model);
     expect_sound(plan);
     EXPECT_GE(plan.model->memory_bytes, plan.model->least_memory_bytes);
-    EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs, threads))) << "TW_SEED=" << seed << "\n" << to_string(graph);
+    EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs, threads))) << "TW_SEED=" << seed << "\n"
+                                                                        << to_string(graph);
   }
 }
 
@@ -204,6 +206,19 @@ TEST(CompileModel, OutputsMayBeInputsConstantsAndViews) {
   EXPECT_TRUE(are_same(*expected, outputs_of(compiled(graph::simplified(graph)), inputs)));
 }
 
+// A condition that is the same for all lanes of a vector guards one that is not.
+TEST(CompileModel, AFlagOfARowAndOneOfEachElement) {
+  Builder b;
+  ValueId row = b.builder.input("row", {DType::Bool, {4, 1}}), each = b.builder.input("each", {DType::Bool, {4, 64}});
+  b.builder.output(b.add("both", {}, {b.add("broadcast", {{"R", Ints{4, 64}}}, {row}), each}), "y");
+  Graph graph = b.builder.finish();
+  std::vector<HostArray> inputs = random_inputs(graph, 1);
+  std::string error;
+  auto expected = graph::evaluate(graph, inputs, error);
+  ASSERT_TRUE(expected) << error;
+  EXPECT_TRUE(are_same(*expected, outputs_of(compiled(graph::simplified(graph)), inputs)));
+}
+
 TEST(CompileModel, WeightsOfAnotherModelAreRefused) {
   Layers net = layers(2);
   ExportPlan plan = compiled(graph::simplified(net.graph));
@@ -234,8 +249,8 @@ TEST(CompileModel, AStrictCProgramRunsIt) {
   auto at = [&](const std::string& name) { return folder.path() + "/" + name; };
   for (const std::string& library : {at("libnet.a"), at("libnet.so")}) {
     test::Finished built = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread",
-                                              "-I", folder.path(), TW_SOURCE_DIR "/tests/c99/use_model.c", library, "-lm",
-                                              "-Wl,-rpath," + folder.path(), "-o", at("program")});
+                                              "-I", folder.path(), TW_SOURCE_DIR "/tests/c99/use_model.c", library,
+                                              "-lm", "-Wl,-rpath," + folder.path(), "-o", at("program")});
     ASSERT_EQ(built.code, 0) << built.err;
     test::Finished ran = test::run_program({at("program"), at("net.weights")});
     EXPECT_EQ(ran.code, 0) << ran.out << ran.err;

@@ -52,7 +52,8 @@ TEST_F(Npy, RoundTripsOfAllTypesAndRanks) {
 TEST_F(Npy, FilesOfNumPy) {
   std::string data("\x00\x00\x80\x3f\x00\x00\x00\xc0", 8);  // 1, -2
   for (int version : {1, 2}) {
-    std::optional<HostArray> x = read(file("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", data, version));
+    std::optional<HostArray> x =
+        read(file("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", data, version));
     ASSERT_TRUE(x) << error;
     EXPECT_EQ(x->shape, (std::vector<i64>{2, 1}));
     EXPECT_EQ(x->get(0), 1);
