@@ -22,8 +22,8 @@ StoragePlan in_order(const std::vector<StorageNeed>& needs, const std::vector<st
   return out;
 }
 
-// What a plan takes, and how many values reach beyond the least: where a network repeats its layers, each of them has to
-// be mended before the whole gets smaller.
+// What a plan takes, and how many values reach beyond the least: where a network repeats its layers, each of them has
+// to be mended before the whole gets smaller.
 struct Cost {
   i64 bytes, beyond;
   auto operator<=>(const Cost&) const = default;

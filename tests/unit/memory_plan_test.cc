@@ -13,7 +13,8 @@ void expect_sound(const std::vector<StorageNeed>& needs, const StoragePlan& plan
     EXPECT_EQ(plan.offsets[i] % 64, 0);
     EXPECT_LE(plan.offsets[i] + needs[i].bytes, plan.bytes);
     for (std::size_t j = 0; j < i; ++j) {
-      bool is_apart = plan.offsets[i] + needs[i].bytes <= plan.offsets[j] || plan.offsets[j] + needs[j].bytes <= plan.offsets[i];
+      bool is_apart =
+          plan.offsets[i] + needs[i].bytes <= plan.offsets[j] || plan.offsets[j] + needs[j].bytes <= plan.offsets[i];
       EXPECT_TRUE(is_apart || !needs[i].lifetime.meets(needs[j].lifetime)) << i << " and " << j;
     }
   }
