@@ -231,10 +231,10 @@ TEST(Fusion, AResultOfTheGraphIsWritten) {
 TEST(Fusion, ARepeatedConstantInAnotherShape) {
   Builder b;
   ValueId c = b.builder.constant("c", counted({3}, 1));
-  b.builder.output(b.add("reshape", {{"R", Ints{6}}}, {b.spread(c, {2, 3})}), "shown");
-  ValueId x = b.input({6});
-  Graph graph = b.finish(b.add("add", {}, {x, b.add("reshape", {{"R", Ints{6}}}, {b.spread(c, {2, 3})})}));
-  std::vector<HostArray> inputs{counted({6}, 2)};
+  b.builder.output(b.add("reshape", {{"R", Ints{120}}}, {b.spread(c, {40, 3})}), "shown");
+  ValueId x = b.input({120});
+  Graph graph = b.finish(b.add("add", {}, {x, b.add("reshape", {{"R", Ints{120}}}, {b.spread(c, {40, 3})})}));
+  std::vector<HostArray> inputs{counted({120}, 2)};
   std::string error;
   auto expected = evaluate(graph, inputs, error);
   ASSERT_TRUE(expected) << error;
