@@ -304,6 +304,8 @@ TEST_F(OnnxOperators, ElementsInOtherPlaces) {
 }
 
 TEST_F(OnnxOperators, Pooling) {
+  // (0.125^3 + 0.75^3 + 0 + 0.75^3)^(1/3)
+  expect({"GlobalLpPool", 17, integer("p", 3), {x(1, {1, 1, 4})}}, {1, 1, 1}, {std::cbrt(0.845703125)});
   expect({"LpPool",
           18,
           integers("kernel_shape", {2}) + integers("dilations", {2}) + integers("pads", {1, 0}) + integer("p", 3),
