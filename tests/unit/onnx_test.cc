@@ -11,7 +11,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
-#include "unit/onnx_files.h"
+#include "tests/unit/onnx_files.h"
 
 namespace tw::graph {
 namespace {
