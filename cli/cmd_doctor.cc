@@ -24,6 +24,7 @@
 #include "costmodel/xgboost_api.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
+#include "graph/import_onnx.h"
 #include "runtime/console/output.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/measure/machine_probe.h"
@@ -202,10 +203,18 @@ Finding check_xgboost() {
           "sudo apt install libxgboost0, or set TRACEWRIGHT_XGBOOST to the library"};
 }
 
+Finding check_onnx() {
+  std::size_t count = graph::onnx_operators().size();
+  return {"onnx", Need::Optional, count > 0,
+          count > 0 ? cat("ONNX models can be read: ", count, " operators")
+                    : "the plugin that reads ONNX models is missing",
+          "sudo apt install libonnx-dev libprotobuf-dev, then build again"};
+}
+
 Finding check_compiler() {
   bool ok = std::system("command -v cc >/dev/null 2>&1") == 0;
   return {"cc", Need::Optional, ok,
-          ok ? "a C compiler is there for `tracewright export`"
+          ok ? "a C compiler is there for `tracewright export` and `compile`"
              : "no C compiler: export writes objects, header and sources only",
           "sudo apt install gcc"};
 }
@@ -259,9 +268,9 @@ Finding check_emulator() {
 }
 
 std::vector<Finding> examine() {
-  std::vector<Finding> out{check_cpu(),      check_cores(),    check_memory(),  check_governor(),
-                           check_llvm(),     check_worker(),   check_seccomp(), check_landlock(),
-                           check_database(), check_libtorch(), check_xgboost(), check_compiler()};
+  std::vector<Finding> out{check_cpu(),     check_cores(),   check_memory(),   check_governor(), check_llvm(),
+                           check_worker(),  check_seccomp(), check_landlock(), check_database(), check_libtorch(),
+                           check_xgboost(), check_onnx(),    check_compiler()};
   const std::pair<const char*, const char*> packages[] = {{"openblas", "libopenblas-dev"},
                                                           {"blis", "libblis-dev"},
                                                           {"onednn", "libdnnl-dev"},

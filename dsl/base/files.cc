@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -30,10 +31,13 @@ std::optional<std::string> read_text_file(const std::string& path, std::string& 
   std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   auto fail = [&](const std::string& why) { return error = cat("cannot read ", path, ": ", why), std::nullopt; };
   if (!file) return fail(std::strerror(errno));
-  std::string text(static_cast<std::size_t>(kMostFileBytes) + 1, '\0');
-  std::size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  constexpr std::size_t most = static_cast<std::size_t>(kMostFileBytes) + 1;
+  std::string text(std::size_t{1} << 16, '\0');
+  std::size_t size = 0;
+  while ((size += std::fread(text.data() + size, 1, text.size() - size, file.get())) == text.size() && size < most)
+    text.resize(std::min(2 * size, most));
   if (std::ferror(file.get())) return fail(std::strerror(errno));
-  if (size == text.size()) return fail(cat("it has more than ", kMostFileBytes >> 20, " MiB"));
+  if (size == most) return fail(cat("it has more than ", kMostFileBytes >> 20, " MiB"));
   text.resize(size);
   text.shrink_to_fit();
   return text;

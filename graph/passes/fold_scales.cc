@@ -63,21 +63,26 @@ class FoldScales {
     return std::nullopt;
   }
 
-  // The numbers of a constant that is the same at all places of a channel.
+  // The numbers of a constant that is the same at all places of a channel: one that is broadcast, or as a whole.
   std::optional<std::vector<double>> per_channel(ValueId value) const {
     const Node* maker = makers_[value];
-    if (!maker || maker->op != "broadcast") return std::nullopt;
-    const Value& source = graph_.values[maker->inputs[0]];
-    const std::vector<i64>&shape = graph_.values[value].type.shape, &own = source.type.shape;
+    const Value& source = graph_.values[maker && maker->op == "broadcast" ? maker->inputs[0] : value];
+    const std::vector<i64>& shape = graph_.values[value].type.shape;
     if (!source.data || shape.size() < 2) return std::nullopt;
-    i64 channels = shape[1];
-    std::size_t at = own.size() - (shape.size() - 1);  // of the dimension of channels
-    for (std::size_t d = 0; d < own.size(); ++d) {
-      if (own[d] != 1 && (d != at || own[d] != channels)) return std::nullopt;
+    std::vector<i64> own = source.type.shape;
+    own.insert(own.begin(), shape.size() - own.size(), 1);
+    i64 inner = 1;  // elements of a channel that lie together
+    for (std::size_t d = 2; d < own.size(); ++d) inner *= own[d];
+    std::vector<std::optional<double>> numbers(static_cast<std::size_t>(own[1]));  // one for all, or one for each
+    for (i64 e = 0; e < source.data->elements(); ++e) {
+      std::optional<double>& number = numbers[static_cast<std::size_t>(e / inner % own[1])];
+      double here = source.data->get(e);
+      if (number.value_or(here) != here) return std::nullopt;
+      number = here;
     }
-    std::vector<double> numbers;
-    for (i64 c = 0; c < channels; ++c) numbers.push_back(source.data->get(source.data->elements() == 1 ? 0 : c));
-    return numbers;
+    std::vector<double> out;
+    for (i64 c = 0; c < shape[1]; ++c) out.push_back(numbers[static_cast<std::size_t>(c % own[1])].value_or(0));
+    return out;
   }
 
   // A convolution and what is left behind it.

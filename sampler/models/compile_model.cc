@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <numeric>
 
 #include "dsl/base/text.h"
-#include "dsl/passes/lifetimes.h"
 #include "runtime/measure/object_loader.h"
+#include "sampler/models/memory_plan.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
 #include "sampler/tasks/export_task.h"
@@ -143,8 +142,7 @@ class Planner {
     }
   }
 
-  // Everything else in one piece of memory: the largest first, each at the lowest place that is free while it is
-  // needed (greedy by size, Pisarchyk and Lee, MLSys 2020).
+  // Everything else in one piece of memory.
   void place_memory() {
     std::map<ValueId, StorageNeed> needs;
     for (std::size_t g = 0; g < fused_.groups.size(); ++g) {
@@ -157,22 +155,13 @@ class Planner {
         if (need != needs.end()) need->second.lifetime.last = now;
       }
     }
-    std::vector<ValueId> values;
-    for (const auto& [value, need] : needs) values.push_back(value);
-    std::ranges::stable_sort(values, std::greater(), [&](ValueId value) { return needs[value].bytes; });
-    std::vector<StorageNeed> ordered;
-    for (ValueId value : values) ordered.push_back(needs[value]);
-    StoragePlan storage = first_fit(ordered, TW_ALIGNMENT);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      places_[values[i]] = {ModelPlace::Where::Memory, storage.offsets[i]};
+    std::vector<StorageNeed> list;
+    for (const auto& [value, need] : needs) list.push_back(need);
+    StoragePlan storage = plan_memory(list, TW_ALIGNMENT);
+    std::size_t next = 0;
+    for (const auto& [value, need] : needs) places_[value] = {ModelPlace::Where::Memory, storage.offsets[next++]};
     plan_.memory_bytes = storage.bytes;
-    for (std::size_t g = 0; g < fused_.groups.size(); ++g) {
-      i64 at_once = 0, now = static_cast<i64>(g);
-      for (const StorageNeed& need : ordered) {
-        if (need.lifetime.meets({now, now})) at_once += aligned(need.bytes);
-      }
-      plan_.least_memory_bytes = std::max(plan_.least_memory_bytes, at_once);
-    }
+    plan_.least_memory_bytes = least_bytes(list, TW_ALIGNMENT);
   }
 
   ModelPlace place(ValueId value) {

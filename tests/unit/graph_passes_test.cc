@@ -121,6 +121,28 @@ TEST(FoldScales, ABatchNormalisationIsPartOfTheWeights) {
   EXPECT_EQ(ops_of(folded), (std::vector<std::string>{"conv", "relu"}));
 }
 
+HostArray counted(const Ints& shape, double step) {
+  HostArray array = HostArray::zeros(DType::F32, shape);
+  for (i64 i = 0; i < array.elements(); ++i) array.set(i, 1 + step * static_cast<double>(i % 7));
+  return array;
+}
+
+TEST(FoldScales, WhatWasAddedIsScaledToo) {
+  Builder b;
+  Ints shape{1, 3, 4, 4};
+  auto constant = [&](const Ints& of, double step) { return b.builder.constant("c", counted(of, step)); };
+  ValueId y = b.conv(b.input({1, 2, 4, 4}), constant({3, 2, 3, 3}, 0.1));
+  y = b.add("add", {}, {y, b.spread(constant({3, 1, 1}, 0.5), shape)});
+  y = b.add("multiply", {}, {y, b.spread(constant({3, 1, 1}, 0.25), shape)});
+  y = b.add("subtract", {}, {y, b.spread(constant({3, 1, 1}, 0.75), shape)});
+  Graph graph = b.finish(y), folded = fold_scales(graph);
+  std::vector<std::string> ops = ops_of(folded);
+  EXPECT_EQ(std::ranges::count(ops, "multiply"), 0);
+  std::vector<HostArray> inputs{counted({1, 2, 4, 4}, 0.3)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), *evaluate(folded, inputs, error), to_string(folded));
+}
+
 // What somebody else reads, too, must stay as it is.
 TEST(FoldScales, AConvolutionWithAnotherReaderKeepsItsWeights) {
   Builder b;
@@ -203,6 +225,20 @@ TEST(Fusion, AResultOfTheGraphIsWritten) {
   b.builder.output(y, "hidden");
   Graph graph = b.finish(b.add("relu", {}, {y}));
   EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"matmul", "relu"}));
+}
+
+// A repeated constant is nowhere as a whole, so what shows it in another shape has to be computed.
+TEST(Fusion, ARepeatedConstantInAnotherShape) {
+  Builder b;
+  ValueId c = b.builder.constant("c", counted({3}, 1));
+  b.builder.output(b.add("reshape", {{"R", Ints{6}}}, {b.spread(c, {2, 3})}), "shown");
+  ValueId x = b.input({6});
+  Graph graph = b.finish(b.add("add", {}, {x, b.add("reshape", {{"R", Ints{6}}}, {b.spread(c, {2, 3})})}));
+  std::vector<HostArray> inputs{counted({6}, 2)};
+  std::string error;
+  auto expected = evaluate(graph, inputs, error);
+  ASSERT_TRUE(expected) << error;
+  expect_same(*expected, run_groups(graph, fuse(graph), inputs), to_string(graph));
 }
 
 TEST(NodeForm, SaysWhatAnOperatorReadsWhere) {

@@ -1,0 +1,60 @@
+// Places of values in memory: sound on random lifetimes, and near the least.
+#include "sampler/models/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "dsl/base/rng.h"
+
+namespace tw {
+namespace {
+
+void expect_sound(const std::vector<StorageNeed>& needs, const StoragePlan& plan) {
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    EXPECT_EQ(plan.offsets[i] % 64, 0);
+    EXPECT_LE(plan.offsets[i] + needs[i].bytes, plan.bytes);
+    for (std::size_t j = 0; j < i; ++j) {
+      bool is_apart =
+          plan.offsets[i] + needs[i].bytes <= plan.offsets[j] || plan.offsets[j] + needs[j].bytes <= plan.offsets[i];
+      EXPECT_TRUE(is_apart || !needs[i].lifetime.meets(needs[j].lifetime)) << i << " and " << j;
+    }
+  }
+}
+
+TEST(MemoryPlan, ValuesThatAreNeededAtOnceLieApart) {
+  double worst = 1, sum = 0;
+  constexpr int cases = 60;
+  for (u64 seed = 0; seed < cases; ++seed) {
+    Rng rng(seed);
+    std::vector<StorageNeed> needs;
+    for (i64 n = 1 + rng.below(40), i = 0; i < n; ++i) needs.push_back({{i, i + rng.below(4)}, 1 + rng.below(5000)});
+    StoragePlan plan = plan_memory(needs, 64);
+    expect_sound(needs, plan);
+    i64 least = least_bytes(needs, 64);
+    ASSERT_GE(plan.bytes, least);
+    double ratio = static_cast<double>(plan.bytes) / static_cast<double>(least);
+    worst = std::max(worst, ratio), sum += ratio;
+  }
+  EXPECT_LE(sum / cases, 1.02);
+  EXPECT_LE(worst, 1.2);
+}
+
+// Eighteen layers that each keep x, and make of it something small, something small again, and something four times as
+// large: the second small one has to be where the first one is not in the way.
+TEST(MemoryPlan, RepeatedLayersReachTheLeast) {
+  std::vector<StorageNeed> needs;
+  i64 step = 0;
+  for (int layer = 0; layer < 18; ++layer, step += 4) {
+    needs.push_back({{step, step + 4}, 6400});       // x, added at the end
+    needs.push_back({{step + 1, step + 2}, 6400});   // by a convolution
+    needs.push_back({{step + 2, step + 3}, 6400});   // normalised
+    needs.push_back({{step + 3, step + 4}, 25600});  // by a product
+  }
+  StoragePlan plan = plan_memory(needs, 64);
+  expect_sound(needs, plan);
+  EXPECT_LE(static_cast<double>(plan.bytes), 1.05 * static_cast<double>(least_bytes(needs, 64)));
+}
+
+TEST(MemoryPlan, NothingTakesNothing) { EXPECT_EQ(plan_memory({}, 64).bytes, 0); }
+
+}  // namespace
+}  // namespace tw
