@@ -19,7 +19,7 @@ struct ImportProblems {
   std::vector<std::string> lines;
 };
 
-// Opsets 6 to 24. A file without the plugin, one that cannot be read, operators that are not known or not for these
+// Opsets 1 to 24. A file without the plugin, one that cannot be read, operators that are not known or not for these
 // types, dimensions that nobody said: all of these are problems.
 std::variant<Graph, ImportProblems> import_onnx(const std::string& path, const ImportOptions& options = {});
 

@@ -279,8 +279,10 @@ void add_elementwise(Converters& table) {
     node.result(0, exponential_below(node, node.input(0), node.real("alpha", 1), 1));
   };
   table["Selu"] = [](NodeImport& node) {
-    node.result(0, exponential_below(node, node.input(0), node.real("alpha", 1.67326319217681884765625),
-                                     node.real("gamma", 1.05070102214813232421875)));
+    bool is_old = node.opset() < 6;  // with fewer digits
+    node.result(0,
+                exponential_below(node, node.input(0), node.real("alpha", is_old ? 1.6732 : 1.67326319217681884765625),
+                                  node.real("gamma", is_old ? 1.0507 : 1.05070102214813232421875)));
   };
   table["ThresholdedRelu"] = thresholded_relu;
   table["HardSigmoid"] = hard_sigmoid;

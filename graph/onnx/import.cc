@@ -11,7 +11,7 @@
 namespace tw::graph::onnx {
 namespace {
 
-constexpr i64 kOldestOpset = 6, kNewestOpset = 24;
+constexpr i64 kOldestOpset = 1, kNewestOpset = 24;
 constexpr std::size_t kMostProblems = 50;
 
 std::string describe(const proto::NodeProto& node) {

@@ -192,6 +192,19 @@ Converter global(const char* op, bool is_mean) {
   };
 }
 
+void global_lp_pool(NodeImport& node) {
+  ValueId x = node.input(0);
+  Ints axes(spatial(node, x).size()), kept = node.shape(x);
+  auto p = static_cast<double>(node.integer("p", 2));
+  if (p < 1) return node.fail("p is at least 1");
+  std::iota(axes.begin(), axes.end(), 2);
+  if (node.has_failed()) return;
+  std::fill(kept.begin() + 2, kept.end(), 1);
+  ValueId powers = node.add("power", {}, {node.add("absolute", {}, {x}), node.number(p, x)});
+  ValueId sum = node.reshape(node.add("reduce_sum", {{"axes", axes}}, {powers}), kept);
+  node.result(0, node.add("power", {}, {sum, node.number(1 / p, sum)}));
+}
+
 void local_response(NodeImport& node) {
   ValueId x = node.input(0);
   i64 size = node.integer("size", 1);
@@ -222,6 +235,7 @@ void add_windows(Converters& table) {
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = global("reduce_sum", true);
   table["GlobalMaxPool"] = global("reduce_max", false);
+  table["GlobalLpPool"] = global_lp_pool;
   table["LpPool"] = lp_pool;
   table["LRN"] = local_response;
 }
