@@ -11,7 +11,6 @@
 #include "runtime/console/output.h"
 #include "runtime/export/model_library.h"
 #include "runtime/lists/npy.h"
-#include "runtime/measure/elements.h"
 
 namespace tw::cli {
 namespace {
@@ -25,7 +24,7 @@ struct Options {
   bool profile = false;
 };
 
-// "x=x.npy" or, for the only one, "x.npy".
+// "x=x.npy" or, for the first one, "x.npy".
 std::pair<std::string, std::string> named_file(const std::string& text, const std::vector<KernelArgument>& tensors) {
   std::size_t equals = text.find('=');
   if (equals == std::string::npos) return {tensors.empty() ? "" : tensors[0].name, text};
@@ -43,12 +42,7 @@ const KernelArgument* find(const std::vector<KernelArgument>& tensors, const std
 
 // Inputs that no file is given for are random. nullopt after a message.
 std::optional<std::vector<HostArray>> read_inputs(const Options& options, const ModelLibrary& model) {
-  std::vector<HostArray> arrays;
-  for (const KernelArgument& input : model.inputs) {
-    arrays.push_back(HostArray::zeros(input.dtype, input.shape));
-    fill_input(options.seed, input.name, 0, input.dtype, arrays.back().elements(),
-               reinterpret_cast<char*>(arrays.back().bytes.data()));
-  }
+  std::vector<HostArray> arrays = random_inputs(model.inputs, options.seed);
   for (const std::string& text : options.inputs) {
     auto [name, path] = named_file(text, model.inputs);
     const KernelArgument* input = find(model.inputs, name, "--input");
@@ -133,7 +127,7 @@ int run_run(int count, char** words) {
           "  tracewright run resnet18 --input x=x.npy --output y=y.npy\n"
           "  tracewright run resnet18 --threads 2 --seconds 2    # how long it takes");
   app.add_option("MODEL", options.model, "the folder that `compile` has written").required();
-  app.add_option("--input", options.inputs, "NAME=FILE.npy");
+  app.add_option("--input", options.inputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--threads", options.threads, "that run it").range(1, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");

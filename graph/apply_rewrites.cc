@@ -64,9 +64,10 @@ std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, c
   return builder.finish();
 }
 
-// "" or what is different; nothing if these operands do not fit.
+// "" or what is different; nothing if these operands do not fit. Operands are positive, or of both signs with zeros;
+// what is not finite then is not compared.
 std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
-                                 const std::map<std::string, Ints, std::less<>>& shapes, Rng& rng) {
+                                 const std::map<std::string, Ints, std::less<>>& shapes, bool is_signed, Rng& rng) {
   std::optional<Graph> pattern = side(module, rewrite, match, shapes, rewrite.pattern);
   if (!pattern) return std::nullopt;
   Match own = match;
@@ -78,7 +79,10 @@ std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rew
   std::vector<HostArray> inputs;
   for (ValueId input : pattern->inputs) {
     inputs.push_back(HostArray::zeros(DType::F32, pattern->values[input].type.shape));
-    for (i64 i = 0; i < inputs.back().elements(); ++i) inputs.back().set(i, std::abs(normal(rng)) + 0.1);
+    for (i64 i = 0; i < inputs.back().elements(); ++i) {
+      double drawn = normal(rng);
+      inputs.back().set(i, is_signed ? (i % 5 == 4 ? 0 : drawn) : std::abs(drawn) + 0.1);
+    }
   }
   std::string error;
   auto expected = evaluate(*pattern, inputs, error), found = evaluate(*replacement, inputs, error);
@@ -86,7 +90,8 @@ std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rew
   if ((*expected)[0].shape != (*found)[0].shape) return "the shapes of the results differ";
   for (i64 i = 0; i < (*expected)[0].elements(); ++i) {
     double a = (*expected)[0].get(i), b = (*found)[0].get(i);
-    if (!(std::abs(a - b) <= 1e-4 * (1 + std::abs(a)))) return cat("the pattern gives ", a, ", the replacement ", b);
+    if (std::isfinite(a) && !(std::abs(a - b) <= 2e-6 + 1e-4 * std::abs(a)))
+      return cat("the pattern gives ", a, ", the replacement ", b);
   }
   return "";
 }
@@ -120,7 +125,7 @@ std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite) {
     i64 rank = std::ssize(shape);
     for (const Ints& list : {Ints{rank - 1}, Ints{0}, Ints{rank - 2, rank - 1}, Ints{2, 3}}) {
       if (list[0] < 0 || list.back() >= rank) continue;
-      for (double number : {static_cast<double>(shape.back()), 0.5, 2.0}) {
+      for (double number : {static_cast<double>(shape.back()), 0.5, 2.0, 0.0, 1.0, -1.0}) {
         Match match;
         std::map<std::string, Ints, std::less<>> shapes;
         for (const Rewrite::Parameter& parameter : rewrite.parameters) {
@@ -128,10 +133,12 @@ std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite) {
           if (parameter.kind == Rewrite::Kind::Number) match.numbers[parameter.name] = number;
           if (parameter.kind == Rewrite::Kind::Integers) match.lists[parameter.name] = list;
         }
-        std::optional<std::string> result = tried(module, rewrite, match, shapes, rng);
-        if (!result) continue;
-        if (!result->empty()) return *result;
-        ++proofs;
+        for (bool is_signed : {false, true}) {
+          std::optional<std::string> result = tried(module, rewrite, match, shapes, is_signed, rng);
+          if (!result) break;
+          if (!result->empty()) return *result;
+          ++proofs;
+        }
       }
     }
   }

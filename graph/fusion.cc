@@ -32,6 +32,8 @@ class Fusion {
     }
     for (ValueId output : graph.outputs) is_output_.insert(output);
     for (u32 n = 0; n < graph.nodes.size(); ++n) {
+      is_constant_.push_back(
+          std::ranges::all_of(graph.nodes[n].inputs, [&](ValueId input) { return is_constant(input); }));
       copied_.push_back(should_be_copied(n));
       // What is nowhere as a whole cannot be had under another name.
       views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]));
@@ -40,7 +42,7 @@ class Fusion {
 
   FusedGraph run() {
     for (u32 n = 0; n < graph_.nodes.size(); ++n) {
-      if (views_[n] || is_copied(n)) continue;
+      if (views_[n] || copied_[n]) continue;
       if (group_[n] == kNone) join_producer(n);
       if (group_[n] == kNone) group_[n] = new_group();
       members_[group_[n]].push_back(n);
@@ -53,11 +55,22 @@ class Fusion {
     }
     auto last = [](const Group& group) { return group.nodes.back(); };
     std::ranges::sort(fused.groups, {}, last);
+    check_order(fused.groups);
     for (ValueId value = 0; value < graph_.values.size(); ++value) fused.memory.push_back(memory_of(value));
     return fused;
   }
 
  private:
+  // What a group reads was made before it, by others or outside.
+  void check_order(const std::vector<Group>& groups) const {
+    std::set<ValueId> made(graph_.inputs.begin(), graph_.inputs.end());
+    for (const Group& group : groups) {
+      for (ValueId input : group.inputs)
+        TW_CHECK(made.count(memory_of(input)) > 0, "a group reads what no other one makes");
+      made.insert(group.outputs.begin(), group.outputs.end());
+    }
+  }
+
   u32 new_group() {
     members_.emplace_back();
     return static_cast<u32>(members_.size() - 1);
@@ -80,10 +93,8 @@ class Fusion {
   bool is_copied_value(ValueId value) const { return makers_[value] != kNone && copied_[makers_[value]]; }
   // Does it depend on constants alone?
   bool is_constant(ValueId value) const {
-    if (makers_[value] == kNone) return graph_.values[value].data != nullptr;
-    return std::ranges::all_of(graph_.nodes[makers_[value]].inputs, [&](ValueId input) { return is_constant(input); });
+    return makers_[value] == kNone ? graph_.values[value].data != nullptr : is_constant_[makers_[value]];
   }
-  bool is_copied(u32 n) const { return copied_[n]; }
 
   // A node that reads what another group made at the places where it writes itself, joins that group: its result never
   // goes through memory. Products are preferred.
@@ -112,7 +123,7 @@ class Fusion {
       if (pending.empty()) return;
       u32 first = *pending.begin();
       pending.erase(pending.begin());
-      if (!can_join(first, made)) return;
+      if (!can_join(first, made, group_[n])) return;
       claimed.insert(first);
       next = graph_.nodes[first].outputs[0];
       made.insert(next);
@@ -121,10 +132,11 @@ class Fusion {
     for (u32 member : claimed) group_[member] = group_[n];
   }
 
-  // Is it element by element in these values?
-  bool can_join(u32 n, const std::set<ValueId>& made) const {
+  // Is it element by element in these values, and no other group's?
+  bool can_join(u32 n, const std::set<ValueId>& made, u32 group) const {
     const Node& node = graph_.nodes[n];
-    if (views_[n] || is_copied(n) || forms_[n].has_reduction || node.outputs.size() != 1) return false;
+    if (group_[n] != kNone && group_[n] != group) return false;
+    if (views_[n] || copied_[n] || forms_[n].has_reduction || node.outputs.size() != 1) return false;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (made.count(node.inputs[i]) > 0 && !forms_[n].same_place[i]) return false;
     }
@@ -179,9 +191,9 @@ class Fusion {
   }
 
   void add_copied(u32 n, std::set<u32>& nodes) const {
-    nodes.insert(n);
+    if (!nodes.insert(n).second) return;
     for (ValueId input : graph_.nodes[n].inputs) {
-      if (makers_[input] != kNone && is_copied(makers_[input])) add_copied(makers_[input], nodes);
+      if (is_copied_value(input)) add_copied(makers_[input], nodes);
     }
   }
 
@@ -194,7 +206,7 @@ class Fusion {
   std::vector<u32> makers_;  // the node that makes a value
   std::vector<std::vector<u32>> readers_;
   std::vector<NodeForm> forms_;
-  std::vector<bool> copied_, views_;
+  std::vector<bool> is_constant_, copied_, views_;
   std::set<ValueId> is_output_;
   std::vector<u32> group_;  // of a node
   std::vector<std::vector<u32>> members_;

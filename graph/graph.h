@@ -72,6 +72,7 @@ class GraphBuilder {
   Graph graph_;
   std::map<std::string, int> names_;  // how often a name was asked for
 };
+
 // Copies a graph, node after node, for passes that change some of them. Constants are copied when they are asked for.
 class GraphCopy {
  public:

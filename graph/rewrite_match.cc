@@ -5,6 +5,7 @@
 
 #include "dsl/base/text.h"
 #include "dsl/text/evaluate.h"
+#include "graph/node_form.h"
 
 namespace tw::graph {
 namespace {
@@ -80,12 +81,14 @@ Matcher::Matcher(const Graph& graph) : graph_(graph), makers_(graph.values.size(
 
 std::optional<Match> Matcher::match(const Rewrite& rewrite, ValueId root) const {
   State state;
-  if (!match(rewrite, rewrite.pattern, root, state)) return std::nullopt;
+  if (!match(rewrite, rewrite.pattern, root, false, state)) return std::nullopt;
   return Match(std::move(state));
 }
 
-bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, State& state) const {
-  if (const ast::Name* name = ast::as<ast::Name>(pattern)) return match_name(rewrite, name->name, value, state);
+bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, bool may_spread,
+                    State& state) const {
+  if (const ast::Name* name = ast::as<ast::Name>(pattern))
+    return match_name(rewrite, name->name, value, may_spread, state);
   if (const ast::Int* number = ast::as<ast::Int>(pattern))
     return number_of(value) == static_cast<double>(number->value);
   if (const ast::Float* number = ast::as<ast::Float>(pattern)) {
@@ -94,43 +97,52 @@ bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId va
     return found && std::abs(*found - number->value) <= 1e-6 * std::abs(number->value);
   }
   std::optional<OperatorCall> call = operator_call(pattern);
-  return call && match_operator(rewrite, *call, value, state);
+  return call && match_operator(rewrite, *call, value, may_spread, state);
 }
 
-bool Matcher::match_name(const Rewrite& rewrite, std::string_view name, ValueId value, State& state) const {
+bool Matcher::match_name(const Rewrite& rewrite, std::string_view name, ValueId value, bool may_spread,
+                         State& state) const {
   const Rewrite::Parameter* parameter = rewrite.find(name);
   if (parameter && parameter->kind == Rewrite::Kind::Number) {
     std::optional<double> number = number_of(value);
     return number && state.numbers.emplace(name, *number).first->second == *number;
   }
   auto [at, is_new] = state.values.emplace(name, value);
+  if (is_new && state.depth > 0) state.spread.emplace(name);
   if (!is_new) return at->second == value;
   if (parameter) return true;
   auto part = std::ranges::find(rewrite.parts, name, &std::pair<std::string, const ast::Expr*>::first);
-  return match(rewrite, part->second, value, state);
+  return match(rewrite, part->second, value, may_spread, state);
 }
 
-bool Matcher::match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, State& state) const {
+bool Matcher::match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, bool may_spread,
+                             State& state) const {
   ValueId inner = value;
-  if (call.op != "broadcast" && call.op != "reshape") inner = without_broadcast(value);
+  if (may_spread && call.op != "broadcast" && call.op != "reshape") inner = without_broadcast(value);
   const Node* node = makers_[inner];
   if (!node || node->op != call.op || node->outputs.size() != 1 || node->inputs.size() != call.operands.size())
     return false;
   if (!match_attributes(call, *node, state)) return false;
   State before = state;
+  std::size_t depth = state.depth;
+  state.depth += graph_.values[inner].type.shape != graph_.values[value].type.shape;
   if (!match_operands(rewrite, call, *node, state)) {
     if (!is_commutative(call.op)) return false;
     state = std::move(before);
     OperatorCall swapped = call;
     std::swap(swapped.operands[0], swapped.operands[1]);
+    state.depth += graph_.values[inner].type.shape != graph_.values[value].type.shape;
     if (!match_operands(rewrite, swapped, *node, state)) return false;
   }
+  state.depth = depth;
   return note_missing(*node, state) && bring_back(inner, value, state);
 }
 
-// Operands of an element-wise operator lack the same dimensions, or are numbers.
+// Operands of an element-wise operator lack the same dimensions, or are numbers; those of others lack none.
 bool Matcher::note_missing(const Node& node, State& state) const {
   Ints missing;
+  auto lacks_none = [&](ValueId input) { return state.missing.count(input) == 0 || state.missing[input].empty(); };
+  if (!form_of(graph_, node).is_elementwise && !std::ranges::all_of(node.inputs, lacks_none)) return false;
   if (node.op.starts_with("reduce_")) {
     missing = *integers(node.arguments, "axes");
   } else {
@@ -163,8 +175,9 @@ bool Matcher::bring_back(ValueId inner, ValueId value, State& state) const {
 }
 
 bool Matcher::match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const {
+  bool may_spread = form_of(graph_, node).is_elementwise;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!match(rewrite, call.operands[i], node.inputs[i], state)) return false;
+    if (!match(rewrite, call.operands[i], node.inputs[i], may_spread, state)) return false;
   }
   return true;
 }
@@ -236,6 +249,8 @@ std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::st
   }
   std::optional<WorkloadArguments> arguments = attributes(call);
   if (!arguments) return std::nullopt;
+  bool has_spread = std::ranges::any_of(call.operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
+  if (has_spread && !is_elementwise(call, operands, *arguments)) return std::nullopt;
   std::string error;
   auto made = builder_.add(call.op, *arguments, operands, name, error);
   // Operands of different shapes are broadcast, as element-wise operators want them.
@@ -243,6 +258,32 @@ std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::st
   if (!made || made->size() != 1) return std::nullopt;
   return call.op.starts_with("reduce_") ? kept(operands[0], *integers(*arguments, "axes"), (*made)[0], name)
                                         : (*made)[0];
+}
+
+// Does it depend on a value that is smaller than the pattern's? Only element by element the two are the same.
+bool Replacement::holds_spread(const ast::Expr* e) const {
+  if (const ast::Name* name = ast::as<ast::Name>(e)) {
+    if (match_.spread.count(name->name) > 0) return true;
+    auto part = std::ranges::find(rewrite_.parts, name->name, &std::pair<std::string, const ast::Expr*>::first);
+    return part != rewrite_.parts.end() && holds_spread(part->second);
+  }
+  std::optional<OperatorCall> call = operator_call(e);
+  return call && std::ranges::any_of(call->operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
+}
+
+bool Replacement::is_elementwise(const OperatorCall& call, const std::vector<ValueId>& operands,
+                                 const WorkloadArguments& arguments) const {
+  std::vector<i64> shape;  // of all operands alike: what is asked is how the operator reads them
+  for (ValueId operand : operands) {
+    if (builder_.type(operand).shape.size() > shape.size()) shape = builder_.type(operand).shape;
+  }
+  GraphBuilder alone("alone");
+  std::vector<ValueId> inputs;
+  for (ValueId operand : operands) inputs.push_back(alone.input("x", {builder_.type(operand).dtype, shape}));
+  std::string error;
+  if (!alone.add(call.op, arguments, inputs, "y", error)) return false;
+  Graph graph = alone.finish();
+  return form_of(graph, graph.nodes[0]).is_elementwise;
 }
 
 // A reduction whose dimensions stay, with extent 1.

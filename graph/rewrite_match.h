@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Match {
   std::map<std::string, ValueId, std::less<>> values;  // also of parts
   std::map<std::string, double, std::less<>> numbers;
   std::map<std::string, std::vector<i64>, std::less<>> lists;
+  // Values that the graph broadcasts before it uses them as the pattern says: they are smaller than the pattern's.
+  std::set<std::string, std::less<>> spread;
 };
 
 class Matcher {
@@ -34,10 +37,13 @@ class Matcher {
   // Beside the names: dimensions that a reduction took from a value and nothing has brought back yet.
   struct State : Match {
     std::map<ValueId, std::vector<i64>> missing;
+    std::size_t depth = 0;  // broadcasts above what is matched
   };
-  bool match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, State& state) const;
-  bool match_name(const Rewrite& rewrite, std::string_view name, ValueId value, State& state) const;
-  bool match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, State& state) const;
+  // `may_spread`: a broadcast may stand between the value and what makes it, as for operands of element-wise operators.
+  bool match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, bool may_spread, State& state) const;
+  bool match_name(const Rewrite& rewrite, std::string_view name, ValueId value, bool may_spread, State& state) const;
+  bool match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, bool may_spread,
+                      State& state) const;
   bool match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const;
   bool match_attributes(const OperatorCall& call, const Node& node, State& state) const;
   bool note_missing(const Node& node, State& state) const;
@@ -72,6 +78,9 @@ class Replacement {
   std::optional<WorkloadArguments> attributes(const OperatorCall& call) const;
   ValueId number(double value, const std::string& name);
   bool broadcast(std::vector<ValueId>& operands, const std::string& name);
+  bool holds_spread(const ast::Expr* e) const;
+  bool is_elementwise(const OperatorCall& call, const std::vector<ValueId>& operands,
+                      const WorkloadArguments& arguments) const;
 
   const RewriteModule& module_;
   const Rewrite& rewrite_;

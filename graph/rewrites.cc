@@ -1,6 +1,7 @@
 #include "graph/rewrites.h"
 
 #include <algorithm>
+#include <set>
 
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
@@ -77,32 +78,73 @@ class ModuleParser {
     return rewrite.replacement && p_.end_statement();
   }
 
-  // Names and operators of patterns are known.
+  // Names and operators are known, and the replacement uses what the pattern binds.
   bool check(const Rewrite& rewrite) {
-    bool good = check_operators(rewrite, rewrite.pattern) && check_operators(rewrite, rewrite.replacement);
-    for (const auto& [name, part] : rewrite.parts) good = good && check_operators(rewrite, part);
-    return good;
+    std::set<std::string, std::less<>> parts, bound;
+    for (const auto& [name, part] : rewrite.parts) {
+      if (!check_side(rewrite, part, parts, nullptr)) return false;
+      if (rewrite.find(name) || !parts.insert(name).second)
+        return p_.error(part->span, cat("there is already a `", name, "` here")), false;
+    }
+    if (!operator_call(rewrite.pattern))
+      return p_.error(rewrite.pattern->span, "a pattern begins with an operator"), false;
+    if (!check_side(rewrite, rewrite.pattern, parts, nullptr)) return false;
+    bind(rewrite, rewrite.pattern, bound);
+    return check_side(rewrite, rewrite.replacement, parts, &bound);
   }
-  bool check_operators(const Rewrite& rewrite, const ast::Expr* e) {
+
+  // `bound`: of a replacement, the names that it may use; null for patterns, whose attributes are parameters.
+  bool check_side(const Rewrite& rewrite, const ast::Expr* e, const std::set<std::string, std::less<>>& parts,
+                  const std::set<std::string, std::less<>>* bound) {
     if (const ast::Name* name = ast::as<ast::Name>(e)) {
-      bool is_part = std::ranges::any_of(rewrite.parts, [&](const auto& part) { return part.first == name->name; });
-      if (is_part || rewrite.find(name->name)) return true;
-      return p_.error(e->span, cat("unknown name `", name->name, "`: parameters and parts are declared")), false;
+      const Rewrite::Parameter* parameter = rewrite.find(name->name);
+      bool is_operand = parts.count(name->name) > 0 || (parameter && parameter->kind != Rewrite::Kind::Integers);
+      if (!is_operand) {
+        const char* why = parameter ? "` is a list, and no operand" : "`: parameters and parts stand before their use";
+        return p_.error(e->span, cat(parameter ? "`" : "unknown name `", name->name, why)), false;
+      }
+      if (!bound || bound->count(name->name) > 0) return true;
+      return p_.error(e->span, cat("the pattern does not say what `", name->name, "` is")), false;
     }
     if (ast::as<ast::Int>(e) || ast::as<ast::Float>(e)) return true;
     std::optional<OperatorCall> call = operator_call(e);
     if (!call) return p_.error(e->span, "expected an operator, a name or a number"), false;
-    auto is_it = [&](const ast::Workload& workload) { return workload.name.name == call->op; };
-    if (std::ranges::none_of(operators().workloads, is_it)) {
-      std::vector<std::string> names;
-      for (const ast::Workload& workload : operators().workloads) names.emplace_back(workload.name.name);
-      std::string near = closest(call->op, names);
-      return p_.error(e->span, cat("unknown operator `", call->op, "`"),
-                      near.empty() ? "" : cat("did you mean `", near, "`?")),
-             false;
+    if (!check_operator(*call, e->span)) return false;
+    for (const ast::Argument& attribute : call->attributes) {
+      const ast::Name* name = ast::as<ast::Name>(attribute.value);
+      const Rewrite::Parameter* parameter = name ? rewrite.find(name->name) : nullptr;
+      if (!bound && (!parameter || parameter->kind != Rewrite::Kind::Integers))
+        return p_.error(attribute.value->span, "expected a parameter of kind `ints`: a pattern takes a list as it is"),
+               false;
     }
     return std::ranges::all_of(call->operands,
-                               [&](const ast::Expr* operand) { return check_operators(rewrite, operand); });
+                               [&](const ast::Expr* operand) { return check_side(rewrite, operand, parts, bound); });
+  }
+
+  bool check_operator(const OperatorCall& call, Span span) {
+    auto is_it = [&](const ast::Workload& workload) { return workload.name.name == call.op; };
+    if (std::ranges::any_of(operators().workloads, is_it)) return true;
+    std::vector<std::string> names;
+    for (const ast::Workload& workload : operators().workloads) names.emplace_back(workload.name.name);
+    std::string near = closest(call.op, names);
+    p_.error(span, cat("unknown operator `", call.op, "`"), near.empty() ? "" : cat("did you mean `", near, "`?"));
+    return false;
+  }
+
+  // The names that a pattern gives a meaning.
+  static void bind(const Rewrite& rewrite, const ast::Expr* e, std::set<std::string, std::less<>>& bound) {
+    if (const ast::Name* name = ast::as<ast::Name>(e)) {
+      bool is_new = bound.emplace(name->name).second;
+      for (const auto& [own, part] : rewrite.parts) {
+        if (is_new && own == name->name) bind(rewrite, part, bound);
+      }
+    }
+    if (std::optional<OperatorCall> call = operator_call(e)) {
+      for (const ast::Expr* operand : call->operands) bind(rewrite, operand, bound);
+      for (const ast::Argument& attribute : call->attributes) {
+        if (const ast::Name* name = ast::as<ast::Name>(attribute.value)) bound.emplace(name->name);
+      }
+    }
   }
 
   RewriteModule& module_;

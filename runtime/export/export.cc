@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -139,6 +140,11 @@ static int saves_registers(unsigned mask) {
 }
 )c";
 
+// A model without kernels is for this machine, as all models are.
+const Target& target_of(const ExportPlan& plan) {
+  return plan.tasks.empty() ? host_target() : plan.tasks.front().target;
+}
+
 bool is_x86(const Target& target) {
   return (target.triple.empty() ? host_triple() : target.triple).starts_with("x86_64");
 }
@@ -203,6 +209,8 @@ int run_program(const std::vector<std::string>& words) {
 
 // Joins objects and source into the libraries that are wanted.
 void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& result) {
+  std::error_code ignored;
+  std::filesystem::create_directories(folder.at("objects"), ignored);  // a model may have no kernels
   std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o",
               glue = folder.at(glue_name);
   int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", source, "-o", glue});
@@ -239,14 +247,13 @@ std::string kernel_symbol(const std::string& library, const std::string& task) {
 
 std::string export_header(const ExportPlan& plan) {
   std::string guard = upper(plan.library) + "_H";
-  std::string out =
-      cat("/* Kernels made by tracewright ", TW_VERSION, " for ", to_string(plan.tasks.front().target), ".\n",
-          " * Every buffer and scratch is aligned to TW_ALIGNMENT bytes; buffers do "
-          "not overlap. The functions keep no state, so that\n",
-          " * several threads may call them at once, each with its own outputs and "
-          "scratch. They return 0, or 1 where this CPU lacks\n",
-          " * instructions that the code uses. tw_kernel_abi.h says what "
-          "parallel_for is; tw_thread_pool.c is one. */\n");
+  std::string out = cat("/* Kernels made by tracewright ", TW_VERSION, " for ", to_string(target_of(plan)), ".\n",
+                        " * Every buffer and scratch is aligned to TW_ALIGNMENT bytes; buffers do "
+                        "not overlap. The functions keep no state, so that\n",
+                        " * several threads may call them at once, each with its own outputs and "
+                        "scratch. They return 0, or 1 where this CPU lacks\n",
+                        " * instructions that the code uses. tw_kernel_abi.h says what "
+                        "parallel_for is; tw_thread_pool.c is one. */\n");
   out += cat("#ifndef ", guard, "\n#define ", guard,
              "\n#include <stddef.h>\n#include <stdint.h>\n\n#include \"tw_kernel_abi.h\"\n\n",
              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
@@ -258,7 +265,7 @@ std::string export_header(const ExportPlan& plan) {
 }
 
 std::string export_source(const ExportPlan& plan) {
-  bool is_checked = is_x86(plan.tasks.front().target);
+  bool is_checked = is_x86(target_of(plan));
   std::string out = cat(plan.model ? "#define _POSIX_C_SOURCE 200809L\n" : "", "/* Joins the kernels of ", plan.library,
                         ": a check of the CPU, then the entry points. */\n#include \"", plan.library, ".h\"\n");
   if (is_checked) out += cpu_check;
@@ -302,7 +309,7 @@ std::string export_manifest(const ExportPlan& plan) {
 }
 
 ExportResult write_export(const ExportPlan& plan, const std::string& path) {
-  TW_CHECK(!plan.tasks.empty(), "an export without tasks");
+  TW_CHECK(!plan.tasks.empty() || plan.model, "an export without tasks");
   ExportResult result;
   ExportFolder folder(path, result);
   bool good = folder.write(plan.library + ".h", export_header(plan)) &&
@@ -318,7 +325,7 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
   if (plan.model)
     good = good && folder.write(plan.library + ".weights", weights_header(plan.model->weights) + plan.model->weights);
   if (!good) return result;
-  if (const Target& target = plan.tasks.front().target; !target.triple.empty() && target.triple != host_triple()) {
+  if (const Target& target = target_of(plan); !target.triple.empty() && target.triple != host_triple()) {
     result.note = cat("the kernels are for ", target.triple, ": compile ", plan.library,
                       ".c for it and link it with objects/*.o");
   } else {

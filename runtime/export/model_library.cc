@@ -17,6 +17,7 @@
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "runtime/measure/elements.h"
 #include "runtime/measure/thread_pool.h"
 
 namespace tw {
@@ -24,6 +25,8 @@ namespace {
 
 using Create = int32_t (*)(const char* weights, int workers, void** context);
 using Run = int32_t (*)(void* context, const void* const* inputs, void* const* outputs, tw_parallel_for, void* pool);
+
+constexpr i64 kMostElements = i64{1} << 36;
 
 std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
   std::vector<KernelArgument> tensors;
@@ -33,9 +36,15 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
     std::optional<DType> type = parse_dtype(std::string_view(entry.at("dtype").as_string()));
     if (!type) throw std::runtime_error("an unknown element type");
     tensor.dtype = *type;
-    for (const boost::json::value& extent : entry.at("shape").as_array())
+    i64 elements = 1;
+    for (const boost::json::value& extent : entry.at("shape").as_array()) {
       tensor.shape.push_back(extent.to_number<i64>());
+      bool is_possible = tensor.shape.back() >= 0 && !__builtin_mul_overflow(elements, tensor.shape.back(), &elements);
+      if (!is_possible || elements > kMostElements) throw std::runtime_error("a shape that cannot be");
+    }
     tensor.bytes = entry.at("bytes").to_number<i64>();
+    if (tensor.bytes != elements * bytes_of(tensor.dtype))
+      throw std::runtime_error("bytes that are not those of the shape");
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -79,8 +88,8 @@ class Weights {
     int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat about{};
     if (file < 0) return;
-    if (fstat(file, &about) == 0) bytes_ = static_cast<std::size_t>(about.st_size);
-    void* mapped = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
+    if (fstat(file, &about) == 0 && about.st_size > 0) bytes_ = static_cast<std::size_t>(about.st_size);
+    void* mapped = bytes_ > 0 ? mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
     if (mapped != MAP_FAILED) data_ = static_cast<char*>(mapped);
     close(file);
   }
@@ -180,6 +189,19 @@ ModelPlace place_of(const boost::json::value& entry) {
   throw std::runtime_error("an unknown place");
 }
 
+// Every buffer begins in what it is a part of.
+void check_places(const ModelLibrary& model, i64 weight_bytes) {
+  for (const ModelLibrary::Step& step : model.steps) {
+    for (const ModelPlace& place : step.buffers) {
+      i64 end = place.where == ModelPlace::Where::Input    ? std::ssize(model.inputs)
+                : place.where == ModelPlace::Where::Output ? std::ssize(model.outputs)
+                : place.where == ModelPlace::Where::Memory ? model.memory_bytes + 1
+                                                           : weight_bytes + 1;
+      if (place.at < 0 || place.at >= end) throw std::runtime_error("a place that is nowhere");
+    }
+  }
+}
+
 ModelLibrary model_of(const std::string& folder, const boost::json::object& manifest) {
   const boost::json::value& model = manifest.at("model");
   ModelLibrary out{.folder = folder,
@@ -203,6 +225,7 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
         step.flops = flops->to_number<double>();
     }
   }
+  check_places(out, model.at("weight_bytes").to_number<i64>() + kWeightsHeaderBytes);
   return out;
 }
 
@@ -229,6 +252,17 @@ std::optional<ModelLibrary> open_model(const std::string& folder, std::string& e
   } catch (const std::exception& problem) {
     return error = cat(path, " is damaged: ", problem.what()), std::nullopt;
   }
+}
+
+std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, u64 seed) {
+  std::vector<HostArray> arrays;
+  for (const KernelArgument& input : inputs) {
+    HostArray array = HostArray::zeros(input.dtype, input.shape);
+    fill_input(seed, input.name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
+    for (i64 i = 0; !is_float(array.dtype) && i < array.elements(); ++i) array.set(i, array.get(i) > 0 ? 1 : 0);
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
 }
 
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds) {

@@ -22,8 +22,11 @@ struct ModelLibrary {
   i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
 };
 
-// Nothing, and why in `error`: no folder that `compile` wrote, or an export without a model or a shared library.
+// Nothing, and why in `error`: no folder that `compile` wrote, a damaged manifest, or an export without a model.
 std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error);
+
+// Random data for each input: floats as measurements have them, integers 0 and 1, which both masks and indices may be.
+std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, u64 seed);
 
 struct ModelRun {
   std::vector<HostArray> outputs;

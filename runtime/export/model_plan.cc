@@ -30,12 +30,20 @@ std::string place(const ModelPlace& place) {
   return cat("m + ", place.at);
 }
 
+// A name of the file inside of a comment.
+std::string comment_text(std::string name) {
+  for (char& c : name) {
+    if (c == '*' || c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+  }
+  return name;
+}
+
 std::string tensor_lines(const std::vector<KernelArgument>& tensors, const char* what) {
   std::string out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::string shape;
     for (i64 extent : tensors[i].shape) shape += cat("[", extent, "]");
-    out += cat(" *   ", what, "[", i, "] ", tensors[i].name, ": ", name_of(tensors[i].dtype), shape, ", ",
+    out += cat(" *   ", what, "[", i, "] ", comment_text(tensors[i].name), ": ", name_of(tensors[i].dtype), shape, ", ",
                tensors[i].bytes, " bytes\n");
   }
   return out;
@@ -71,7 +79,8 @@ enum {
 int32_t $NAME_create(const char* weights_file, int workers, $NAME_context** context);
 void $NAME_destroy($NAME_context* context);
 
-/* One inference; takes no memory. Tensors are dense and row-major. parallel_for and pool: tw_pool_run and a pool of
+/* One inference; takes no memory. Tensors are dense and row-major, and outputs overlap nothing. Indices among the inputs
+ * are not checked. parallel_for and pool: tw_pool_run and a pool of
  * tw_thread_pool.h with at most `workers` threads, or NULL.
 )c";
 
@@ -183,9 +192,9 @@ std::string model_definitions(const ExportPlan& plan) {
   for (const ModelStep& step : model.steps) {
     std::vector<std::string> places;
     for (const ModelPlace& at : step.buffers) places.push_back(place(at));
-    out += cat("  { /* ", step.name, " */\n    void* buffers[] = {", join(places, ", "),
-               "};\n    code |= ", kernel_symbol(plan.library, plan.tasks[step.task].name),
-               "_run(buffers, s, parallel_for, pool);\n  }\n");
+    out += cat("  { /* ", comment_text(step.name), " */\n    void* buffers[] = {", join(places, ", "),
+               "};\n    code = ", kernel_symbol(plan.library, plan.tasks[step.task].name),
+               "_run(buffers, s, parallel_for, pool);\n    if (code != 0) return code;\n  }\n");
   }
   for (const ModelCopy& copy : model.copies)
     out +=

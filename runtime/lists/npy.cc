@@ -17,13 +17,13 @@ constexpr TypeName kTypes[] = {{DType::Bool, "|b1"}, {DType::I8, "|i1"},  {DType
                                {DType::I64, "<i8"},  {DType::F16, "<f2"}, {DType::F32, "<f4"}, {DType::F64, "<f8"}};
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 64, kMostHeaderBytes = 10000;
 
 }  // namespace
 
 std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
-  std::optional<std::string> bytes = read_text_file(path, error);
-  if (!bytes) return std::nullopt;
+  std::optional<std::string> bytes = read_whole_file(path);
+  if (!bytes) return error = cat("cannot read ", path), std::nullopt;
   auto fail = [&](const std::string& why) { return error = cat("`", path, "`: ", why), std::nullopt; };
   if (!bytes->starts_with(kMagic) || bytes->size() < 12) return fail("it is no .npy file");
   bool is_first = (*bytes)[6] == 1;
@@ -31,6 +31,7 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
   if (!is_first) length += 65536u * static_cast<u8>((*bytes)[10]) + 16777216u * static_cast<u8>((*bytes)[11]);
   std::size_t begin = is_first ? 10 : 12;
   if (length > bytes->size() - begin) return fail("it is cut off");
+  if (length > kMostHeaderBytes) return fail("its header is too long");
   std::string header = bytes->substr(begin, length);
   std::smatch type, order, shape;
   if (!std::regex_search(header, type, std::regex("'descr': *'([^']*)'")) ||
@@ -47,8 +48,7 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
   for (std::sregex_iterator at(list.begin(), list.end(), number), end; at != end; ++at) {
     if (at->length() > 12) return fail("it is too large");
     extents.push_back(std::stoll(at->str()));
-    elements *= extents.back();
-    if (elements > kMost) return fail("it is too large");
+    if (__builtin_mul_overflow(elements, extents.back(), &elements) || elements > kMost) return fail("it is too large");
   }
   if (order[1] == "True" && extents.size() > 1)
     return fail("it is in Fortran order; save it as np.ascontiguousarray(x)");

@@ -7,7 +7,7 @@
 #include "backends/backend.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/widen.h"
-#include "runtime/measure/elements.h"
+#include "runtime/export/model_library.h"
 #include "runtime/measure/object_loader.h"
 #include "runtime/measure/thread_pool.h"
 #include "sampler/search/reference.h"
@@ -97,15 +97,12 @@ class ReferenceRunner {
 }  // namespace
 
 std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
-  std::vector<HostArray> inputs;
+  std::vector<KernelArgument> inputs;
   for (graph::ValueId input : graph.inputs) {
     const graph::Value& value = graph.values[input];
-    HostArray array = HostArray::zeros(value.type.dtype, value.type.shape);
-    fill_input(seed, value.name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
-    for (i64 i = 0; !is_float(array.dtype) && i < array.elements(); ++i) array.set(i, array.get(i) > 0 ? 1 : 0);
-    inputs.push_back(std::move(array));
+    inputs.push_back({.name = value.name, .dtype = value.type.dtype, .shape = value.type.shape});
   }
-  return inputs;
+  return random_inputs(inputs, seed);
 }
 
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,

@@ -8,7 +8,7 @@
 
 namespace tw {
 
-// Random data for each input: floats as measurements have them, integers 0 and 1, which both masks and indices may be.
+// Those of runtime/export/model_library.h, for the inputs of a graph.
 std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed);
 
 // The outputs of the nodes as they were imported. Each is rounded to its type. Nothing, and why in `error`.

@@ -50,7 +50,10 @@ class WeightFile {
   std::optional<std::vector<i64>> packed(const Group& group, std::size_t task, const Kernel& kernel,
                                          std::string& error) {
     std::vector<ValueId> sources;
-    for (ValueId constant : group.constants) sources.push_back(fused_.memory[constant]);
+    for (const KernelArgument& argument : kernel.manifest.prepack) {
+      if (argument.role != ArgumentRole::Packed)
+        sources.push_back(fused_.memory[group.constants[constant_index(argument)]]);
+    }
     auto known = packed_.find({task, sources});
     if (known != packed_.end()) return known->second;
     LoadedObject object = load_object(kernel.code, error);
@@ -62,7 +65,7 @@ class WeightFile {
       buffers.push_back(memory.back().get());
       if (!buffers.back()) return error = "there is not enough memory to pack the weights", std::nullopt;
       if (argument.role == ArgumentRole::Packed) continue;
-      const std::vector<u8>& bytes = graph_.values[sources[constant_index(argument)]].data->bytes;
+      const std::vector<u8>& bytes = graph_.values[sources[buffers.size() - 1]].data->bytes;
       std::memcpy(buffers.back(), bytes.data(), bytes.size());
     }
     if (object.prepack(kernel.manifest.symbol)(buffers.data()) != 0)

@@ -260,7 +260,14 @@ Target with_whole_path(Target target, const std::string& path) {
 bool add_model(const TaskEntry& entry, const Target& target, const std::string& path, std::vector<TaskEntry>& entries,
                LoadedList& out, Diagnostics& diagnostics) {
   graph::ImportOptions options;
-  for (const ModelShape& shape : entry.shapes) options.shapes[shape.name] = shape.extents;
+  std::vector<std::string> inputs = graph::onnx_inputs(path);
+  for (const ModelShape& shape : entry.shapes) {
+    if (!inputs.empty() && std::ranges::count(inputs, shape.name) == 0)
+      return diagnostics.error(entry.model.span,
+                               cat("the model has no input `", shape.name, "`; its inputs are ", join(inputs, ", "))),
+             false;
+    options.shapes[shape.name] = shape.extents;
+  }
   auto imported = graph::import_onnx(path, options);
   if (auto* problems = std::get_if<graph::ImportProblems>(&imported)) {
     for (const std::string& line : problems->lines) diagnostics.error(entry.model.span, line);
@@ -297,6 +304,12 @@ void add_tasks(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
   out.list.tasks = std::move(entries);
 }
 
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+  return out + "\"";
+}
+
 // The list of one model, as text; its name is that of the file.
 std::string list_of_model(const std::string& path, const std::vector<ModelShape>& shapes) {
   std::filesystem::path file(path);
@@ -306,9 +319,9 @@ std::string list_of_model(const std::string& path, const std::vector<ModelShape>
   }
   if (!std::isalpha(static_cast<unsigned char>(name[0]))) name = "m_" + name;
   for (const ModelShape& shape : shapes)
-    text += cat(text.empty() ? "" : ", ", "\"", shape.name, "\": [", join(shape.extents, ", "), "]");
-  return cat("version: 1\ntasks:\n  - name: ", name, "\n    model: \"", file.filename().string(), "\"\n    shapes: {",
-             text, "}\n");
+    text += cat(text.empty() ? "" : ", ", quoted(shape.name), ": [", join(shape.extents, ", "), "]");
+  return cat("version: 1\ntasks:\n  - name: ", name, "\n    model: ", quoted(file.filename().string()),
+             "\n    shapes: {", text, "}\n");
 }
 
 }  // namespace

@@ -117,10 +117,13 @@ class Builder {
   }
   ValueId random(const Ints& shape) {
     HostArray array = HostArray::zeros(DType::F32, shape);
-    for (i64 i = 0; i < array.elements(); ++i) array.set(i, static_cast<double>(i * 7 % 13) - 6);
+    for (i64 i = 0; i < array.elements(); ++i) array.set(i, 0.2 * rng_.uniform() - 0.1);
     return builder.constant("c", std::move(array));
   }
   GraphBuilder builder{"g"};
+
+ private:
+  Rng rng_{7};
 };
 
 // x, W, W: layers of one shape with different weights.
@@ -166,7 +169,6 @@ TEST(CompileModel, AWrongPlanIsNoticed) {
   EXPECT_FALSE(are_same(*expected, outputs_of(moved, net.inputs))) << "a step writes over what it reads";
   ExportPlan swapped = plan;
   std::swap(swapped.model->steps[0].buffers[1], swapped.model->steps[1].buffers[1]);
-  swapped.model->weights.replace(100, 8, std::string(8, '\x41'));
   EXPECT_FALSE(are_same(*expected, outputs_of(swapped, net.inputs))) << "other weights";
 }
 
@@ -219,6 +221,28 @@ TEST(CompileModel, AFlagOfARowAndOneOfEachElement) {
   EXPECT_TRUE(are_same(*expected, outputs_of(compiled(graph::simplified(graph)), inputs)));
 }
 
+TEST(CompileModel, AModelWithoutKernels) {
+  Builder b;
+  ValueId x = b.builder.input("x*/y", {DType::F32, {4, 6}});
+  b.builder.output(b.add("reshape", {{"R", Ints{24}}}, {x}), "y /* */");
+  Graph graph = b.builder.finish();
+  std::vector<HostArray> inputs = random_inputs(graph, 1);
+  std::string error;
+  auto expected = graph::evaluate(graph, inputs, error);
+  EXPECT_TRUE(are_same(*expected, outputs_of(compiled(graph::simplified(graph)), inputs)));
+}
+
+// A name of the file is no C.
+TEST(CompileModel, NamesInCommentsEndNoComment) {
+  Builder b;
+  ValueId x = b.builder.input("x*/ #error /*", {DType::F32, {4, 6}});
+  std::string error;
+  auto y = b.builder.add("relu", {}, {x}, "y*/ #error", error);
+  b.builder.output((*y)[0], "z*/ #error");
+  Graph graph = b.builder.finish();
+  EXPECT_EQ(outputs_of(compiled(graph::simplified(graph)), random_inputs(graph, 1)).size(), 1u);
+}
+
 TEST(CompileModel, WeightsOfAnotherModelAreRefused) {
   Layers net = layers(2);
   ExportPlan plan = compiled(graph::simplified(net.graph));
@@ -267,7 +291,13 @@ TEST(CompileModel, AFolderThatIsNoneIsRefused) {
   test::write_file(folder.path() + "/manifest.json", "{\"library\": \"k\"}");
   EXPECT_FALSE(open_model(folder.path(), error));
   EXPECT_NE(error.find("describes kernels and no model"), std::string::npos) << error;
-  for (const char* text : {"{", "[]", "{\"model\": 1}", "{\"model\": {\"inputs\": 3}}"}) {
+  constexpr const char* huge =
+      R"({"library": "k", "tasks": [], "model": {"weight_bytes": 1, "memory_bytes": 1, "steps": [], "outputs": [],
+          "inputs": [{"name": "x", "dtype": "f32", "shape": [99999999999, 99999999999], "bytes": 4}]}})";
+  constexpr const char* elsewhere =
+      R"({"library": "k", "tasks": [], "model": {"weight_bytes": 1, "memory_bytes": 1, "outputs": [], "inputs": [],
+          "steps": [{"name": "s", "kernel": "k", "buffers": [["input", 3]]}]}})";
+  for (const char* text : {"{", "[]", "{\"model\": 1}", "{\"model\": {\"inputs\": 3}}", huge, elsewhere}) {
     test::write_file(folder.path() + "/manifest.json", text);
     EXPECT_FALSE(open_model(folder.path(), error));
     EXPECT_NE(error.find("is damaged"), std::string::npos) << error;

@@ -209,6 +209,21 @@ TEST(Fusion, WhatIsMadeOfAValueTwiceStaysWithIt) {
   EXPECT_EQ(names_of(fuse(graph)), (std::vector<std::string>{"matmul_logistic_multiply"}));
 }
 
+// Two values whose readers come together crosswise: neither may take away what the other one needs.
+TEST(Fusion, ReadersOfTwoProductsThatCross) {
+  Builder b;
+  ValueId x = b.input({4, 8}), c = b.constant({8, 16});
+  ValueId p = b.add("matmul", {}, {x, c}), q = b.add("matmul", {}, {b.add("relu", {}, {x}), c});
+  ValueId left = b.add("logistic", {}, {p}), both = b.add("add", {}, {p, q}), right = b.add("logistic", {}, {q});
+  ValueId product = b.add("multiply", {}, {left, both});
+  Graph graph = b.finish(b.add("add", {}, {product, right}));
+  FusedGraph fused = fuse(graph);  // which checks that each group's operands are made before it
+  EXPECT_EQ(fused.groups.size(), 2u);
+  std::vector<HostArray> inputs{counted({4, 8}, 0.1)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), run_groups(graph, fused, inputs), to_string(graph));
+}
+
 // Rows that a sum reads are read again behind it: the value has to be there.
 TEST(Fusion, AReaderThatReducesKeepsTheValueInMemory) {
   Builder b;

@@ -39,7 +39,9 @@ TEST(Rewrites, AWrongOneIsRefused) {
        {"rewrite r(x: value) { power(x, 3) -> x * x }",
         "rewrite r(x: value, a: ints) { reduce_sum(x, axes = a) -> reduce_max(x, axes = a) }",
         "rewrite r(x: value, n: number, a: ints) { reduce_sum(x, axes = a) / n -> reduce_sum(x, axes = a) }",
-        "rewrite r(x: value) { softmax(x, axis = 0) -> x }"}) {
+        "rewrite r(x: value) { absolute(x) -> copy(x) }", "rewrite r(x: value) { relu(x) -> copy(x) }",
+        "rewrite r(x: value) { square_root(x * x) -> copy(x) }", "rewrite r(x: value, n: number) { x * n -> copy(x) }",
+        "rewrite r(x: value) { x + 0.00001 -> copy(x) }"}) {
     Parsed own = parsed(text);
     ASSERT_EQ(own.errors, "") << text;
     EXPECT_NE(check_rewrite(own.module, own.module.rewrites[0]), "") << text;
@@ -52,7 +54,15 @@ TEST(Rewrites, ErrorsSayWhatAndWhere) {
   EXPECT_NE(parsed("rewrite r(x: thing) { power(x, 3) -> x }").errors.find("expected `value`, `number` or `ints`"),
             std::string::npos);
   EXPECT_NE(parsed("rewrite r(x: value) { }").errors.find("there is no `pattern -> replacement`"), std::string::npos);
-  EXPECT_NE(parsed("rewrite r(x: value) { x % 3 -> x }").errors.find("expected an operator"), std::string::npos);
+  for (auto [text, message] :
+       {std::pair("rewrite r(x: value) { d = d + x; d * x -> d }", "unknown name `d`"),
+        std::pair("rewrite r(x: value, a: ints) { x + a -> x }", "`a` is a list, and no operand"),
+        std::pair("rewrite r(x: value, y: value) { x * x -> x * y }", "does not say what `y` is"),
+        std::pair("rewrite r(x: value) { softmax(x, axis = 0) -> x }", "expected a parameter of kind `ints`"),
+        std::pair("rewrite r(x: value) { relu(x % 3) -> x }", "expected an operator, a name or a number")})
+    EXPECT_NE(parsed(text).errors.find(message), std::string::npos) << text << "\n" << parsed(text).errors;
+  EXPECT_NE(parsed("rewrite r(x: value) { x % 3 -> x }").errors.find("a pattern begins with an operator"),
+            std::string::npos);
 }
 
 class Builder {
@@ -125,6 +135,36 @@ TEST(Rewrites, AUsersRewritingComesFirst) {
   Graph made = apply_rewrites(b.builder.finish(), {&own.module, &built_in_rewrites()});
   ASSERT_EQ(made.nodes.size(), 1u);
   EXPECT_EQ(made.nodes[0].op, "negate");
+}
+
+// What is summed up is as large as its broadcast, and the second of two sums goes by what the first one left.
+TEST(Rewrites, BroadcastsAreSeenThroughElementByElementOnly) {
+  Parsed own = parsed(
+      "rewrite r(x: value, y: value, a: ints) { reduce_sum(x + y * y, axes = a) -> "
+      "reduce_sum(x, axes = a) + reduce_sum(y * y, axes = a) }\n"
+      "rewrite s(x: value, a: ints, b: ints) { reduce_sum(reduce_sum(x, axes = a), axes = b) -> "
+      "negate(reduce_sum(reduce_sum(x, axes = a), axes = b)) }");
+  ASSERT_EQ(own.errors, "");
+  Builder b;
+  ValueId x = b.input({40, 4}), y = b.builder.input("y", {DType::F32, {1, 4}});
+  ValueId wide = b.add("broadcast", {{"R", Ints{40, 4}}}, {b.add("multiply", {}, {y, y})});
+  b.builder.output(b.add("reduce_sum", {{"axes", Ints{0}}}, {b.add("add", {}, {x, wide})}), "sum");
+  ValueId cube = b.builder.input("z", {DType::F32, {2, 3, 3}});
+  ValueId once = b.add("reduce_sum", {{"axes", Ints{0}}}, {cube});
+  b.builder.output(b.add("reduce_sum", {{"axes", Ints{1}}}, {once}), "twice");
+  Graph graph = b.builder.finish(), made = apply_rewrites(graph, {&own.module});
+  std::vector<HostArray> inputs;
+  for (ValueId input : graph.inputs) {
+    inputs.push_back(HostArray::zeros(DType::F32, graph.values[input].type.shape));
+    for (i64 i = 0; i < inputs.back().elements(); ++i) inputs.back().set(i, static_cast<double>(i % 7) - 2);
+  }
+  std::string error;
+  auto expected = evaluate(graph, inputs, error), found = evaluate(made, inputs, error);
+  ASSERT_TRUE(expected && found) << error;
+  for (std::size_t n = 0; n < expected->size(); ++n) {
+    for (i64 i = 0; i < (*expected)[n].elements(); ++i)
+      EXPECT_EQ((*expected)[n].get(i), (*found)[n].get(i)) << to_string(made);
+  }
 }
 
 // Two that undo each other come to an end.
