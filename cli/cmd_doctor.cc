@@ -208,7 +208,8 @@ Finding check_onnx() {
   return {"onnx", Need::Optional, count > 0,
           count > 0 ? cat("ONNX models can be read: ", count, " operators")
                     : "the plugin that reads ONNX models is missing",
-          "sudo apt install libonnx-dev libprotobuf-dev, then build again"};
+          script_of_bundle().empty() ? "sudo apt install libonnx-dev libprotobuf-dev, then build again"
+                                     : "build from source where libonnx-dev is installed: the bundle reads no models"};
 }
 
 Finding check_compiler() {

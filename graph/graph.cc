@@ -12,7 +12,7 @@ namespace {
 // more than the largest operand, and if that takes at most kMostFoldingSteps of the interpreter.
 constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kAnySteps = i64{1} << 40;
 
-constexpr const char* kOperatorsPath = "graph/operators.tw";
+constexpr std::string_view kOperatorsFolder = "graph/operators/";
 
 // The program of one operator on operands of these types; nothing, and why in `error`.
 std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArguments& arguments,
@@ -72,14 +72,20 @@ std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std
   return program_of(node.op, node.arguments, types_of(graph, node.inputs), error);
 }
 
+std::string operators_text() {
+  std::string text;
+  for (const EmbeddedText& file : embedded_texts()) {
+    if (file.path.starts_with(kOperatorsFolder)) text += file.text;
+  }
+  return text;
+}
+
 const WorkloadModule& operators() {
   static const WorkloadModule module = [] {
-    std::optional<std::string_view> text = embedded_text(kOperatorsPath);
-    TW_CHECK(text, "graph/operators.tw is not in the binary");
-    Source source{kOperatorsPath, std::string(*text)};
+    Source source{std::string(kOperatorsFolder), operators_text()};
     Diagnostics diagnostics(source);
     WorkloadModule parsed = parse_workloads(source, diagnostics);
-    TW_CHECK(!diagnostics.has_errors(), "graph/operators.tw has errors; graph_test prints them");
+    TW_CHECK(!diagnostics.has_errors(), "graph/operators has errors; graph_test prints them");
     return parsed;
   }();
   return module;

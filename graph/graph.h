@@ -1,4 +1,4 @@
-// Graph: a network as values and the operators between them. Every operator is a workload of graph/operators.tw; its
+// Graph: a network as values and the operators between them. Every operator is a workload of graph/operators; its
 // arguments are attributes, and the shapes and types of its results follow from the text. Immutable once it is built.
 // Nothing here is scheduled or compiled, and nothing knows where a graph came from.
 #pragma once
@@ -33,8 +33,10 @@ struct Graph {
   std::vector<std::string> output_names;  // one for each output
 };
 
-// graph/operators.tw, parsed once.
+// graph/operators/*.tw as one module, parsed once. Operands are of any rank; what an operand's shape or type says is no
+// attribute.
 const WorkloadModule& operators();
+std::string operators_text();  // of all files, in order
 
 i64 elements_of(const OperandType& type);
 inline i64 bytes_of(const OperandType& type) { return elements_of(type) * bytes_of(type.dtype); }

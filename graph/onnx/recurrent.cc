@@ -12,7 +12,7 @@ using Ints = std::vector<i64>;
 
 constexpr i64 kMostSteps = 512;  // of a sequence: each one is operators of its own
 
-// By the numbers that `activated` of graph/operators.tw has for them.
+// By the numbers that `activated` of graph/operators has for them.
 constexpr std::array kActivations{"Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Softplus"};
 
 struct Recurrent {

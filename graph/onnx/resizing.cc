@@ -124,6 +124,7 @@ void keep_ratio(NodeImport& node, const Ints& shape, std::vector<double>& scales
   double scale = 0;
   for (i64 axis : axes) {
     auto d = static_cast<std::size_t>(node.axis(axis, static_cast<i64>(shape.size())));
+    if (sizes[d] < 1 || sizes[d] > 1 << 24) return node.fail(cat("dimension ", d, " would have the extent ", sizes[d]));
     double own = static_cast<double>(sizes[d]) / static_cast<double>(shape[d]);
     scale = scale == 0 ? own : policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
   }
@@ -161,8 +162,9 @@ void resize(NodeImport& node) {
   ValueId made = x;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     auto from = static_cast<double>(shape[d]);
-    i64 to = sizes.empty() ? static_cast<i64>(std::floor(from * scales[d])) : sizes[d];
-    if (to < 1 || to > 1 << 24) return node.fail(cat("dimension ", d, " would have the extent ", to));
+    double wanted = sizes.empty() ? std::floor(from * scales[d]) : static_cast<double>(sizes[d]);
+    if (!(wanted >= 1 && wanted <= 1 << 24)) return node.fail(cat("dimension ", d, " would have the extent ", wanted));
+    i64 to = static_cast<i64>(wanted);
     Scaling scaling{shape[d], to, scales.empty() ? static_cast<double>(to) / from : scales[d]};
     bool changes = to != shape[d] || scaling.scale != 1;
     if (changes) made = resized(node, made, d, mode, scaling);

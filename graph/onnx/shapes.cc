@@ -194,7 +194,8 @@ void triangle(NodeImport& node) {
 void one_hot(NodeImport& node) {
   ValueId index = node.input(0);
   std::vector<double> depth = node.known_numbers(1);
-  if (depth.size() != 1) return node.fail("its depth is no number");
+  if (depth.size() != 1 || !(depth[0] >= 1 && depth[0] <= 1 << 24))
+    return node.fail("its depth is no number of classes");
   if (is_float(node.dtype(index))) index = node.cast(index, DType::I64);
   i64 axis = node.axis(node.integer("axis", -1), node.rank(index) + 1);
   node.result(0, node.add("one_hot", {{"axis", axis}, {"depth", static_cast<i64>(depth[0])}}, {index, node.input(2)}));

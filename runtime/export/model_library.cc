@@ -17,6 +17,7 @@
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/elements.h"
 #include "runtime/measure/thread_pool.h"
 
@@ -50,37 +51,21 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
   return tensors;
 }
 
-// Memory as the library wants it.
 class Buffers {
  public:
   explicit Buffers(const std::vector<KernelArgument>& tensors) {
     for (const KernelArgument& tensor : tensors) {
-      std::size_t bytes = (static_cast<std::size_t>(tensor.bytes) / TW_ALIGNMENT + 1) * TW_ALIGNMENT;
-      pointers_.push_back(std::aligned_alloc(TW_ALIGNMENT, bytes));
+      memory_.emplace_back(tensor.bytes);
+      pointers_.push_back(memory_.back().get());
     }
   }
-  Buffers(const Buffers&) = delete;
-  ~Buffers() {
-    for (void* pointer : pointers_) std::free(pointer);
-  }
   void* const* get() const { return pointers_.data(); }
+  bool are_there() const { return std::ranges::count(pointers_, nullptr) == 0; }
 
  private:
+  std::vector<AlignedBytes> memory_;
   std::vector<void*> pointers_;
 };
-
-struct Library {
-  std::string base;
-  void* handle = nullptr;
-  template <class Function>
-  Function find(const std::string& name) const {
-    return reinterpret_cast<Function>(dlsym(handle, name.c_str()));
-  }
-};
-Library open_library(const ModelLibrary& model) {
-  std::string base = model.folder + "/";
-  return {base, dlopen((base + "lib" + model.name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL)};
-}
 
 class Weights {
  public:
@@ -104,75 +89,99 @@ class Weights {
   char* data_ = nullptr;
 };
 
-struct Pool {
-  explicit Pool(int threads) : pool(threads > 1 ? tw_pool_create(threads, nullptr) : nullptr) {}
-  Pool(const Pool&) = delete;
-  ~Pool() { tw_pool_destroy(pool); }
-  tw_parallel_for run() const { return pool ? tw_pool_run : nullptr; }
+// The shared library of a model in this process, its tensors, and the threads that run it.
+class OpenLibrary {
+ public:
+  OpenLibrary(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads)
+      : in(model.inputs),
+        out(model.outputs),
+        pool(threads > 1 ? tw_pool_create(threads, nullptr) : nullptr),
+        model_(model),
+        handle_(dlopen(cat(model.folder, "/lib", model.name, ".so").c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle_) problem_ = dlerror();
+    if (!in.are_there() || !out.are_there()) problem_ = "there is not enough memory";
+    if (!problem_.empty()) return;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  }
+  OpenLibrary(const OpenLibrary&) = delete;
+  ~OpenLibrary() { tw_pool_destroy(pool); }
+
+  const std::string& problem() const { return problem_; }  // "" if it is open
+  // A function by its name behind that of the library; null if there is none.
+  template <class Function>
+  Function find(const std::string& name) const {
+    return reinterpret_cast<Function>(dlsym(handle_, cat(model_.name, "_", name).c_str()));
+  }
+  std::string weights() const { return cat(model_.folder, "/", model_.name, ".weights"); }
+  tw_parallel_for parallel_for() const { return pool ? tw_pool_run : nullptr; }
+
+  Buffers in, out;
   tw_pool* pool;
+
+ private:
+  const ModelLibrary& model_;
+  void* handle_;
+  std::string problem_;
 };
+
+// What `create` returns, as the library's header says.
+const char* why_not_created(int32_t code) {
+  return code == 1   ? "this CPU lacks instructions that the model uses"
+         : code == 2 ? "the file of weights cannot be read or belongs to another model"
+                     : "there is not enough memory";
+}
 
 // In the child: the outputs, then the times, as bytes.
 int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                  std::string& text) {
-  auto fail = [&](const std::string& why) { return text = why, 1; };
-  Library library = open_library(model);
-  if (!library.handle) return fail(dlerror());
-  auto create = library.find<Create>(model.name + "_create");
-  auto run = library.find<Run>(model.name + "_run");
-  if (!create || !run) return fail("the shared library lacks the functions of a model");
+  OpenLibrary library(model, inputs, threads);
+  if (!library.problem().empty()) return text = library.problem(), 1;
+  auto create = library.find<Create>("create");
+  auto run = library.find<Run>("run");
+  if (!create || !run) return text = "the shared library lacks the functions of a model", 1;
   void* context = nullptr;
   double begin = seconds_now();
-  if (int32_t code = create((library.base + model.name + ".weights").c_str(), threads, &context))
-    return fail(code == 1   ? "this CPU lacks instructions that the model uses"
-                : code == 2 ? "the file of weights cannot be read or belongs to another model"
-                            : "there is not enough memory");
+  if (int32_t code = create(library.weights().c_str(), threads, &context)) return text = why_not_created(code), 1;
   std::vector<double> times{seconds_now() - begin};
-  Pool pool(threads);
-  Buffers in(model.inputs), out(model.outputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
-  auto call = [&] { return run(context, in.get(), out.get(), pool.run(), pool.pool); };
-  if (call() != 0) return fail("a kernel failed");
+  auto call = [&] { return run(context, library.in.get(), library.out.get(), library.parallel_for(), library.pool); };
+  if (call() != 0) return text = "a kernel failed", 1;
   for (double end = seconds_now() + seconds; seconds_now() < end;) {
     double start = seconds_now();
     call();
     times.push_back(seconds_now() - start);
   }
   for (std::size_t i = 0; i < model.outputs.size(); ++i)
-    text.append(static_cast<const char*>(out.get()[i]), static_cast<std::size_t>(model.outputs[i].bytes));
+    text.append(static_cast<const char*>(library.out.get()[i]), static_cast<std::size_t>(model.outputs[i].bytes));
   text.append(reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double));
   return 0;
 }
 
 int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                   std::string& text) {
-  Library library = open_library(model);
-  if (!library.handle) return text = dlerror(), 1;
-  Weights weights(library.base + model.name + ".weights");
+  OpenLibrary library(model, inputs, threads);
+  if (!library.problem().empty()) return text = library.problem(), 1;
+  Weights weights(library.weights());
+  AlignedBytes memory(model.memory_bytes), scratch(model.scratch_bytes + threads * model.scratch_worker_bytes);
   if (!weights.data()) return text = "the file of weights cannot be read", 1;
-  KernelArgument memory{.bytes = model.memory_bytes},
-      scratch{.bytes = model.scratch_bytes + threads * model.scratch_worker_bytes};
-  Buffers in(model.inputs), out(model.outputs), own({memory, scratch});
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
+  if (!memory.get() || !scratch.get()) return text = "there is not enough memory", 1;
   auto pointer = [&](const ModelPlace& place) -> void* {
-    if (place.where == ModelPlace::Where::Input) return in.get()[place.at];
-    if (place.where == ModelPlace::Where::Output) return out.get()[place.at];
-    return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(own.get()[0]) : weights.data()) + place.at;
+    if (place.where == ModelPlace::Where::Input) return library.in.get()[place.at];
+    if (place.where == ModelPlace::Where::Output) return library.out.get()[place.at];
+    return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory.get()) : weights.data()) + place.at;
   };
-  Pool pool(threads);
   std::vector<double> times(model.steps.size(), INFINITY);
   double end = seconds_now() + seconds;
   for (int round = 0; round < 2 || seconds_now() < end; ++round) {
     for (std::size_t i = 0; i < times.size(); ++i) {
       const ModelLibrary::Step& step = model.steps[i];
-      auto run = library.find<tw_run_function>(cat(model.name, "_", step.kernel, "_run"));
+      auto run = library.find<tw_run_function>(step.kernel + "_run");
       if (!run) return text = cat("the shared library lacks ", step.kernel), 1;
       std::vector<void*> buffers;
       for (const ModelPlace& place : step.buffers) buffers.push_back(pointer(place));
       double begin = seconds_now();
-      if (run(buffers.data(), own.get()[1], pool.run(), pool.pool) != 0) return text = "a kernel failed", 1;
+      if (run(buffers.data(), scratch.get(), library.parallel_for(), library.pool) != 0)
+        return text = "a kernel failed", 1;
       times[i] = std::min(times[i], seconds_now() - begin);
     }
   }

@@ -8,6 +8,7 @@
 #include "dsl/base/text.h"
 #include "dsl/passes/widen.h"
 #include "runtime/export/model_library.h"
+#include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
 #include "runtime/measure/thread_pool.h"
 #include "sampler/search/reference.h"
@@ -39,30 +40,18 @@ class ReferenceRunner {
     for (const KernelArgument& argument : manifest.run) {
       memory.emplace_back(argument.bytes);
       buffers.push_back(memory.back().get());
+      if (!buffers.back()) return error = "there is not enough memory", std::nullopt;
       if (argument.role != ArgumentRole::Output)
         std::memcpy(buffers.back(), operands[next]->bytes.data(), operands[next]->bytes.size()), ++next;
     }
     AlignedBytes scratch(manifest.scratch_bytes(host_target().threads));
+    if (!scratch.get()) return error = "there is not enough memory", std::nullopt;
     if (object.run(manifest.symbol)(buffers.data(), scratch.get(), pool_ ? tw_pool_run : nullptr, pool_) != 0)
       return error = "its reference kernel failed", std::nullopt;
     return results(program, manifest, buffers);
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  class AlignedBytes {
-   public:
-    explicit AlignedBytes(i64 bytes)
-        : memory_(
-              std::aligned_alloc(TW_ALIGNMENT, (static_cast<std::size_t>(bytes) / TW_ALIGNMENT + 1) * TW_ALIGNMENT)) {}
-    void* get() const { return memory_.get(); }
-
-   private:
-    std::unique_ptr<void, Free> memory_;
-  };
-
   // Rounded to the types of the program.
   static std::vector<HostArray> results(const Program& program, const KernelManifest& manifest,
                                         const std::vector<void*>& buffers) {

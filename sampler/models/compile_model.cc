@@ -5,6 +5,7 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/memory_plan.h"
 #include "sampler/models/zero_trial.h"
@@ -18,19 +19,6 @@ using graph::Group;
 using graph::ValueId;
 
 i64 aligned(i64 bytes) { return (bytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT; }
-
-// Memory for pointers that kernels read and write.
-class Aligned {
- public:
-  explicit Aligned(i64 bytes)
-      : memory_(std::aligned_alloc(TW_ALIGNMENT, static_cast<std::size_t>(aligned(bytes + 1)))) {}
-  Aligned(Aligned&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
-  ~Aligned() { std::free(memory_); }
-  void* get() const { return memory_; }
-
- private:
-  void* memory_;
-};
 
 // Constants in the file of weights, each once.
 class WeightFile {
@@ -58,7 +46,7 @@ class WeightFile {
     if (known != packed_.end()) return known->second;
     LoadedObject object = load_object(kernel.code, error);
     if (!error.empty()) return std::nullopt;
-    std::vector<Aligned> memory;
+    std::vector<AlignedBytes> memory;
     std::vector<void*> buffers;
     for (const KernelArgument& argument : kernel.manifest.prepack) {
       memory.emplace_back(argument.bytes);

@@ -3,16 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 
 namespace tw::graph {
 namespace {
 
 TEST(GraphOperators, HaveNoErrors) {
-  std::optional<std::string_view> text = embedded_text("graph/operators.tw");
-  ASSERT_TRUE(text);
-  Source source{"graph/operators.tw", std::string(*text)};
+  Source source{"graph/operators", operators_text()};
   Diagnostics diagnostics(source);
   parse_workloads(source, diagnostics);
   EXPECT_EQ(diagnostics.render(), "");
