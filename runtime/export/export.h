@@ -19,11 +19,11 @@ struct ExportedTask {
   std::string doc;   // one line for the header: what is computed
   Kernel kernel;     // its symbol must be kernel_symbol(library, name)
   Target target;
-  double flops = 0;        // arithmetic operations of one call; 0 = not known
   double seconds = 0;      // of one call where it was measured; 0 = nowhere
   i64 record = 0;          // in the database it came from; 0 = from none
   std::string trace_file;  // text
   DeviceBinary binary;     // of an OpenCL kernel, by a device's driver; may be empty
+  double flops = 0;        // arithmetic operations of one call; 0 = not known
 };
 
 struct ExportPlan {

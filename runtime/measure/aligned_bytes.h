@@ -1,4 +1,5 @@
-// Memory for buffers of kernels, aligned as the kernel ABI wants it. At least one piece, so that also nothing has a place.
+// Memory for buffers of kernels, aligned as the kernel ABI wants it. At least one piece, so that also nothing has a
+// place.
 #pragma once
 #include <cstdlib>
 #include <memory>

@@ -32,8 +32,8 @@ std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules:
                       .doc = export_doc(task.program.program),
                       .kernel = std::move(*kernel),
                       .target = task.target,
-                      .flops = count_flops(task.program.program),
-                      .trace_file = print_trace_file(file)};
+                      .trace_file = print_trace_file(file),
+                      .flops = count_flops(task.program.program)};
 }
 
 }  // namespace tw

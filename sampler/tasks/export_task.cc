@@ -15,14 +15,14 @@ std::optional<ExportedTask> export_task(Database& database, const TuneTask& task
   std::optional<StoredKernel> stored = best_kernel(database, task, kernel_symbol(library, task.name), message);
   if (!stored) return std::nullopt;
   TraceFile file{stored->record.version, key_of(task).target, task.program, stored->file.trace};
-  return ExportedTask{task.name,
-                      export_doc(task.program.program),
-                      std::move(stored->kernel),
-                      task.target,
-                      count_flops(task.program.program),
-                      stored->record.seconds,
-                      stored->record.id,
-                      print_trace_file(file)};
+  return ExportedTask{.name = task.name,
+                      .doc = export_doc(task.program.program),
+                      .kernel = std::move(stored->kernel),
+                      .target = task.target,
+                      .seconds = stored->record.seconds,
+                      .record = stored->record.id,
+                      .trace_file = print_trace_file(file),
+                      .flops = count_flops(task.program.program)};
 }
 
 }  // namespace tw

@@ -275,7 +275,7 @@ note: did you mean `cpu`?
 tasks.yaml:4:5: error: expected a task to be a mapping, found `dense`
     4 |   - dense
       |     ^~~~~
-note: its keys: name, op, args, epilogue, workload, use, weight, layout, tolerance, target
+note: its keys: name, op, args, epilogue, workload, use, model, shapes, weight, layout, tolerance, target
 )yaml");
   EXPECT_EQ(parse("version: 1\ntarget: [cpu]\nbudget: {trials: 1.5, seconds: -1}\ntasks: [{name: , "
                   "op: softmax, args: [1, 2]}]\n")
@@ -334,10 +334,10 @@ note: write `search: {strategy: annealing}`
 }
 
 TEST(TaskList, FormsOfATask) {
-  EXPECT_EQ(task_errors("{name: a}"), R"yaml(tasks.yaml:3:5: error: a task needs `op` or `workload`
+  EXPECT_EQ(task_errors("{name: a}"), R"yaml(tasks.yaml:3:5: error: a task needs `op`, `workload` or `model`
     3 |   - {name: a}
       |     ^
-note: `op: dense` with `args`, or `workload: file.tw` with `use: "name(M = 1)"`
+note: `op: dense` with `args`, `workload: file.tw` with `use: "name(M = 1)"`, or `model: file.onnx`
 )yaml");
   EXPECT_EQ(task_errors("{name: a, op: softmax, workload: a.tw}"),
             R"yaml(tasks.yaml:3:38: error: a task has `op` or `workload`, not both
