@@ -26,7 +26,9 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
   if (!bytes) return error = cat("cannot read ", path), std::nullopt;
   auto fail = [&](const std::string& why) { return error = cat("`", path, "`: ", why), std::nullopt; };
   if (!bytes->starts_with(kMagic) || bytes->size() < 12) return fail("it is no .npy file");
-  bool is_first = (*bytes)[6] == 1;
+  int format = static_cast<u8>((*bytes)[6]);
+  if (format < 1 || format > 3) return fail(cat("format ", format, " is not known"));
+  bool is_first = format == 1;
   std::size_t length = static_cast<u8>((*bytes)[8]) + 256u * static_cast<u8>((*bytes)[9]);
   if (!is_first) length += 65536u * static_cast<u8>((*bytes)[10]) + 16777216u * static_cast<u8>((*bytes)[11]);
   std::size_t begin = is_first ? 10 : 12;
@@ -57,6 +59,8 @@ std::optional<HostArray> read_npy(const std::string& path, std::string& error) {
     return fail("its size is not that of its shape");
   HostArray array{found->type, std::move(extents), {}};
   array.bytes.assign(data.begin(), data.end());
+  // Others than 0 are true, and kernels know 1 only.
+  if (found->type == DType::Bool) std::ranges::replace_if(array.bytes, [](u8 byte) { return byte > 1; }, u8{1});
   return array;
 }
 
