@@ -150,9 +150,11 @@ int compile_file(const Options& options) {
                options.output, plan->library, model.steps.size(), plan->tasks.size(),
                static_cast<double>(model.weights.size()) * 1e-6, static_cast<double>(model.memory_bytes) * 1e-6,
                static_cast<double>(model.least_memory_bytes) * 1e-6, seconds_now() - begin);
-  int code = options.check ? check(options, *imported, report) : Ok;
+  bool is_whole = written.note.empty();
+  if (options.check && !is_whole) say("without a library nothing is checked");
+  int code = !is_whole ? Environment : options.check ? check(options, *imported, report) : Ok;
   if (options.json) print_json(report);
-  return code == Ok && !written.note.empty() ? Environment : code;
+  return code;
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ std::pair<std::string, std::string> named_file(const std::string& text, const st
 const KernelArgument* find(const std::vector<KernelArgument>& tensors, const std::string& name, const char* flag) {
   auto at = std::ranges::find(tensors, name, &KernelArgument::name);
   if (at != tensors.end()) return &*at;
+  if (tensors.empty()) return say(cat(flag, ": the model has none")), nullptr;
   std::vector<std::string> names;
   for (const KernelArgument& tensor : tensors) names.push_back(tensor.name);
   say(cat(flag, ": the model has no `", name, "`; there are ", join(names, ", ")));
@@ -59,16 +60,24 @@ std::optional<std::vector<HostArray>> read_inputs(const Options& options, const 
   return arrays;
 }
 
-bool write_outputs(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& arrays) {
+// A file to write, and which output goes there.
+struct OutputFile {
+  std::size_t output;
+  std::string path;
+};
+
+// nullopt after a message.
+std::optional<std::vector<OutputFile>> output_files(const Options& options, const ModelLibrary& model) {
+  std::vector<OutputFile> files;
   for (const std::string& text : options.outputs) {
     auto [name, path] = named_file(text, model.outputs);
     const KernelArgument* output = find(model.outputs, name, "--output");
-    if (!output) return false;
-    std::optional<std::string> bytes = npy_bytes(arrays[static_cast<std::size_t>(output - model.outputs.data())]);
-    if (!bytes) return say(cat(".npy files cannot hold ", name_of(output->dtype))), false;
-    if (!write_file(path, *bytes)) return false;
+    if (!output) return std::nullopt;
+    if (!npy_bytes(HostArray::zeros(output->dtype, {0})))
+      return say(cat(".npy files cannot hold ", name_of(output->dtype))), std::nullopt;
+    files.push_back({static_cast<std::size_t>(output - model.outputs.data()), path});
   }
-  return true;
+  return files;
 }
 
 // A row for each kernel, the one that takes longest first.
@@ -104,11 +113,14 @@ int run_folder(const Options& options) {
   std::optional<ModelLibrary> model = open_model(options.model, error);
   if (!model) return say(error), Usage;
   std::optional<std::vector<HostArray>> inputs = read_inputs(options, *model);
-  if (!inputs) return Usage;
+  std::optional<std::vector<OutputFile>> files = output_files(options, *model);
+  if (!inputs || !files) return Usage;
   if (options.profile) return print_profile(options, *model, *inputs);
   ModelRun run = run_model(*model, *inputs, options.threads, options.seconds);
   if (!run.error.empty()) return say(run.error), Environment;
-  if (!write_outputs(options, *model, run.outputs)) return Usage;
+  for (const OutputFile& file : *files) {
+    if (!write_file(file.path, *npy_bytes(run.outputs[file.output]))) return Environment;
+  }
   for (std::size_t i = 0; i < run.outputs.size(); ++i)
     fmt::print("{}: {}[{}]\n", model->outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
   if (run.seconds.empty()) return Ok;

@@ -10,7 +10,9 @@ std::string library_name_of(const std::string& path) {
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "k" + name;
+  // tw_thread_pool.h and the like lie beside the library, and tw_pool_run is called with it.
+  bool is_taken = name.starts_with("tw_");
+  if (name.empty() || is_taken || std::isdigit(static_cast<unsigned char>(name[0]))) name = "k" + name;
   return name;
 }
 

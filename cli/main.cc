@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ constexpr Command commands[] = {
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
     {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
     {"compile", "make one C library of an ONNX model: kernels, weights, memory plan; check it", run_compile},
-    {"run", "run a compiled model, or an ONNX model that is compiled for it, on data in .npy files", run_run},
+    {"run", "run a model that `compile` has made, on data in .npy files", run_run},
     {"run-manifest", "measure the finalists of `tune --compile-only` on this machine's GPU", run_run_manifest},
     {"bench", "measure the best kernels side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
@@ -86,6 +87,16 @@ void open_standard_files() {
   if (file >= 0) close(file);
 }
 
+// A model or a shape of the user's may ask for more memory than there is.
+int guarded_main(int count, char** words) {
+  try {
+    return main_of(count, words);
+  } catch (const std::bad_alloc&) {
+    std::fputs("tracewright: there is not enough memory\n", stderr);
+    return Environment;
+  }
+}
+
 // What was printed may not have arrived: a full disk, a pipe that nobody reads.
 int flush_output(int code) {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
@@ -105,5 +116,5 @@ int run_version(int, char**) {
 int main(int count, char** words) {
   tw::cli::open_standard_files();
   signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the call that meets it
-  return tw::cli::flush_output(tw::cli::main_of(count, words));
+  return tw::cli::flush_output(tw::cli::guarded_main(count, words));
 }

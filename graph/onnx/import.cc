@@ -73,10 +73,17 @@ class ModelImport {
   }
 
   std::optional<std::vector<i64>> shape_of(const proto::ValueInfoProto& input) {
+    const proto::TypeProto::Tensor& type = input.type().tensor_type();
     auto given = options_.shapes.find(input.name());
-    if (given != options_.shapes.end()) return given->second;
+    if (given != options_.shapes.end()) {
+      if (!type.has_shape() || type.shape().dim_size() == std::ssize(given->second)) return given->second;
+      return problem(cat("input `", input.name(), "` has ", type.shape().dim_size(), " dimensions, not the ",
+                         given->second.size(), " of [", join(given->second, ", "), "]")),
+             std::nullopt;
+    }
+    if (!type.has_shape()) return problem(cat("input `", input.name(), "` has no shape: say it")), std::nullopt;
     std::vector<i64> shape;
-    for (const proto::TensorShapeProto::Dimension& dim : input.type().tensor_type().shape().dim()) {
+    for (const proto::TensorShapeProto::Dimension& dim : type.shape().dim()) {
       if (dim.value_case() != proto::TensorShapeProto::Dimension::kDimValue || dim.dim_value() < 0) {
         std::string name = dim.dim_param().empty() ? "?" : dim.dim_param();
         return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")),

@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "dsl/base/rng.h"
+#include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
 #include "runtime/lists/npy.h"
 #include "support/run_program.h"
 #include "support/support.h"
+#include "tests/unit/onnx_files.h"
 
 namespace tw {
 namespace {
@@ -28,12 +31,12 @@ class CompileCommand : public testing::Test {
     if (graph::onnx_operators().empty()) GTEST_SKIP() << "the plugin for ONNX files was not built";
   }
   std::string at(const std::string& name) const { return folder.path() + "/" + name; }
-  static std::string model(const std::string& name) { return (kCases / name / "model.onnx").string(); }
+  static std::string onnx_case(const std::string& name) { return (kCases / name / "model.onnx").string(); }
   Finished run(std::vector<std::string> words) {
     return test::tracewright(std::move(words), {.folder = folder.path()});
   }
   Finished compile(const std::string& name, std::vector<std::string> more = {}) {
-    std::vector<std::string> words{"compile", model(name), "--threads", "1", "--output", "out"};
+    std::vector<std::string> words{"compile", onnx_case(name), "--threads", "1", "--output", "out"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words);
   }
@@ -87,14 +90,14 @@ TEST_F(CompileCommand, PrintsJsonAndGraphs) {
   for (const char* key : {"folder", "library", "steps", "kernels", "memory_bytes", "least_memory_bytes", "weight_bytes",
                           "seconds", "check"})
     EXPECT_TRUE(report.contains(key)) << key;
-  Finished graph = run({"compile", model("pytorch-converted/test_Linear"), "--emit", "graph"});
+  Finished graph = run({"compile", onnx_case("pytorch-converted/test_Linear"), "--emit", "graph"});
   EXPECT_EQ(graph.code, 0);
   EXPECT_NE(graph.out.find("kernel 0: "), std::string::npos) << graph.out;
   EXPECT_NE(graph.out.find("  output "), std::string::npos);
 }
 
 TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
-  std::string path = model("pytorch-converted/test_Linear");
+  std::string path = onnx_case("pytorch-converted/test_Linear");
   fs::copy_file(path, at("linear.onnx"));
   test::write_file(at("list.yaml"),
                    "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n  - {name: net, model: linear.onnx}\n");
@@ -111,11 +114,11 @@ TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
 }
 
 TEST_F(CompileCommand, BadInputIsRefused) {
-  std::string linear = model("pytorch-converted/test_Linear");
+  std::string linear = onnx_case("pytorch-converted/test_Linear");
   expect_refused({"compile", "none.onnx", "--output", "o"}, 2, "`none.onnx` cannot be read");
   test::write_file(at("bad.onnx"), "no model at all");
   expect_refused({"compile", "bad.onnx", "--output", "o"}, 2, "is no ONNX file or is damaged");
-  expect_refused({"compile", model("node/test_nonzero_example"), "--output", "o"}, 2, "(NonZero)");
+  expect_refused({"compile", onnx_case("node/test_nonzero_example"), "--output", "o"}, 2, "(NonZero)");
   expect_refused({"compile", linear, "--output", "o", "--shape", "zzz=1,2"}, 2, "the model has no input `zzz`");
   expect_refused({"compile", linear, "--output", "o", "--shape", "x"}, 2, "expected NAME=EXTENT");
   expect_refused({"compile", linear, "--output", "o", "--shape", "x=1,,2"}, 2, "expected NAME=EXTENT");
@@ -127,7 +130,91 @@ TEST_F(CompileCommand, BadInputIsRefused) {
   test::write_file(at("r.tw"), "rewrite r(x: value) { power(x, 3) -> x * x }");
   expect_refused({"compile", linear, "--output", "o", "--rewrites", "r.tw"}, 2, "`r` is not proved");
   expect_refused({"compile", linear, "--output", "o", "--rewrites", "none.tw"}, 2, "none.tw");
+  test::write_file(at("file"), "");
+  expect_refused({"compile", linear, "--output", "file"}, 3, "cannot make the folder file");
+  expect_refused({"compile", ".", "--output", "o"}, 2, "`.` cannot be read");
   EXPECT_FALSE(fs::exists(at("o")));
+}
+
+// A file whose input has these dimensions, as bytes of the format; none at all where there are no bytes.
+std::string with_shape(const std::string& dims) {
+  using namespace graph::test;
+  std::string input = part(1, "x") + part(2, part(1, number(1, 1) + dims));
+  return model(part(1, node("Relu", {"x"}, {"y"})) + part(2, "g") + part(11, input) +
+               part(12, value_info("y", DType::F32, {2, 3})));
+}
+
+TEST_F(CompileCommand, ShapesOfOpenInputs) {
+  using namespace graph::test;
+  test::write_file(at("open.onnx"), with_shape(part(2, part(1, part(2, "batch")) + part(1, number(1, 3)))));
+  test::write_file(at("none.onnx"), with_shape(""));
+  auto with = [](const std::string& file, const std::string& shape) {
+    return std::vector<std::string>{"compile", file, "--threads", "1", "--output", "o", "--shape", shape};
+  };
+  expect_refused({"compile", "open.onnx", "--output", "o"}, 2,
+                 "input `x` has an open dimension `batch`: say its shape");
+  expect_refused({"compile", "none.onnx", "--output", "o"}, 2, "input `x` has no shape: say it");
+  expect_refused(with("open.onnx", "x=4"), 2, "input `x` has 2 dimensions, not the 1 of [4]");
+  expect_refused(with("open.onnx", "x="), 2, "input `x` has 2 dimensions, not the 0 of []");
+  for (const char* shape : {"x=0,3", "x=-1,3", "x=a,3", "x=4,3,", "=4,3", "x=4;3", "x=99999999999999999999,3"})
+    expect_refused(with("open.onnx", shape), 2, "expected NAME=EXTENT");
+  expect_refused(with("open.onnx", "x=999999999999,999999999999"), 2, "more than 2^45 elements");
+  EXPECT_FALSE(fs::exists(at("o")));
+  for (const char* file : {"open.onnx", "none.onnx"}) {
+    Finished made = run(with(file, "x=4,3"));
+    EXPECT_EQ(made.code, 0) << made.err;
+    EXPECT_NE(test::read_file(at("o/manifest.json")).find("[4,3]"), std::string::npos);
+  }
+}
+
+// All that is wrong is said at once, with the names of the nodes.
+TEST_F(CompileCommand, UnsupportedOperatorsAreNamedWithTheirNodes) {
+  using namespace graph::test;
+  std::string graph = part(1, node("NonZero", {"x"}, {"n"}, part(3, "find_them"))) +
+                      part(1, node("Frobnicate", {"x"}, {"y"}, part(3, "the_other"))) + part(2, "g") +
+                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
+  test::write_file(at("bad.onnx"), model(graph));
+  Finished found = run({"compile", "bad.onnx", "--output", "o"});
+  EXPECT_EQ(found.code, 2);
+  EXPECT_NE(found.err.find("node `find_them` (NonZero): "), std::string::npos) << found.err;
+  EXPECT_NE(found.err.find("node `the_other` (Frobnicate): "), std::string::npos) << found.err;
+  EXPECT_FALSE(fs::exists(at("o")));
+}
+
+// Files that are cut off or changed: an answer of the documented kind, whatever they mean by now.
+TEST_F(CompileCommand, DamagedFilesAreRefusedOrCompiled) {
+  std::string good = test::read_file(onnx_case("pytorch-converted/test_Linear"));
+  Rng rng(1);
+  for (int i = 0; i < 40; ++i) {
+    std::string bad = good;
+    for (i64 n = 1 + rng.below(3); n > 0; --n)
+      bad[static_cast<std::size_t>(rng.below(std::min<i64>(200, std::ssize(bad))))] = static_cast<char>(rng.below(256));
+    if (rng.below(3) == 0) bad.resize(static_cast<std::size_t>(rng.below(std::ssize(bad))));
+    test::write_file(at("bad.onnx"), bad);
+    Finished found = run({"compile", "bad.onnx", "--emit", "graph"});
+    EXPECT_TRUE(found.code == 0 || found.code == 2) << i << ": " << found.code << found.err;
+    EXPECT_TRUE(found.code == 0 || found.err.find("bad.onnx cannot be compiled") != std::string::npos) << found.err;
+  }
+}
+
+// Without a C compiler the folder has all but the libraries, and nothing is checked.
+TEST_F(CompileCommand, WithoutACompilerNothingIsChecked) {
+  Finished found =
+      test::tracewright({"compile", onnx_case("pytorch-converted/test_Linear"), "--output", "out", "--check"},
+                        {.folder = folder.path(), .environment = {"PATH=/nonexistent"}});
+  EXPECT_EQ(found.code, 3) << found.err;
+  EXPECT_NE(found.err.find("no C compiler (cc) was found"), std::string::npos) << found.err;
+  EXPECT_NE(found.err.find("without a library nothing is checked"), std::string::npos) << found.err;
+  EXPECT_TRUE(fs::exists(at("out/model.weights")) && !fs::exists(at("out/libmodel.so")));
+}
+
+// Files and functions that every library comes with begin with tw_.
+TEST_F(CompileCommand, NamesOfItsOwnFilesAreNotTaken) {
+  for (const char* name : {"tw_kernel_abi", "tw_pool"}) {
+    Finished made = compile("pytorch-converted/test_Linear", {"--name", name, "--check", "--json"});
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(boost::json::parse(made.out).at("library").as_string(), cat("k", name));
+  }
 }
 
 TEST_F(CompileCommand, BadInputOfRunIsRefused) {
@@ -137,8 +224,40 @@ TEST_F(CompileCommand, BadInputOfRunIsRefused) {
   expect_refused({"run", "out", "--input", "x.npy"}, 2, "x.npy holds f32[1, 2], but `");
   expect_refused({"run", "out", "--input", "zzz=x.npy"}, 2, "the model has no `zzz`");
   expect_refused({"run", "out", "--input", "none.npy"}, 2, "none.npy");
+  test::write_file(at("wide.npy"), *npy_bytes(HostArray::zeros(DType::F64, {4, 10})));
+  expect_refused({"run", "out", "--input", "wide.npy"}, 2, "wide.npy holds f64[4, 10], but `0` is f32[4, 10]");
+  test::write_file(at("bad.npy"), "no array");
+  expect_refused({"run", "out", "--input", "bad.npy"}, 2, "`bad.npy`: it is no .npy file");
+  expect_refused({"run", "out", "--threads", "0"}, 2, "--threads");
+  expect_refused({"run", "out", "--output", "zzz=y.npy"}, 2, "--output: the model has no `zzz`; there are 3");
+  expect_refused({"run", "out", "--output", "none/y.npy"}, 3, "cannot write none/y.npy");
+  expect_refused({"run", "out/manifest.json"}, 2, "is no folder that `tracewright compile` wrote");
+  std::string weights = test::read_file(at("out/model.weights"));
+  test::write_file(at("out/model.weights"), weights.substr(0, weights.size() / 2));
+  expect_refused({"run", "out"}, 3, "the file of weights cannot be read or belongs to another model");
   fs::remove(at("out/model.weights"));
   expect_refused({"run", "out"}, 3, "the file of weights cannot be read");
+}
+
+TEST_F(CompileCommand, AFolderOfKernelsIsNoModel) {
+  test::write_file(at("list.yaml"), test::kGemmAndRows);
+  ASSERT_EQ(run({"tune", "list.yaml", "--trials", "2"}).code, 0);
+  ASSERT_EQ(run({"export", "list.yaml", "--output", "kernels"}).code, 0);
+  expect_refused({"run", "kernels"}, 2, "kernels/manifest.json describes kernels and no model");
+}
+
+// What .npy files, and what memory cannot hold.
+TEST_F(CompileCommand, WhatDoesNotFitIsSaid) {
+  using namespace graph::test;
+  std::string graph = part(1, node("Cast", {"x"}, {"y"}, integer("to", 16))) + part(2, "g") +
+                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
+  test::write_file(at("bf16.onnx"), model(graph));
+  ASSERT_EQ(run({"compile", "bf16.onnx", "--threads", "1", "--output", "out", "--check"}).code, 0);
+  expect_refused({"run", "out", "--output", "y.npy"}, 2, ".npy files cannot hold bf16");
+  if (TW_SANITIZED) return;  // their heap ends the program
+  test::write_file(at("big.onnx"), with_shape(part(2, part(1, part(2, "n")) + part(1, number(1, 3)))));
+  ASSERT_EQ(run({"compile", "big.onnx", "--threads", "1", "--output", "big", "--shape", "x=20000000000,3"}).code, 0);
+  expect_refused({"run", "big"}, 3, "there is not enough memory");
 }
 
 TEST_F(CompileCommand, ABadModelOfAListIsSaidWhereItStands) {
