@@ -51,7 +51,7 @@ def random_inputs(path, seed):
 
 
 def times(function, seconds):
-    """Milliseconds of each run, for so many seconds."""
+    """Calls the function for this many seconds and gives the milliseconds of each call."""
     for _ in range(WARM_UP):
         function()
     taken = []

@@ -36,7 +36,7 @@ ValueId centred(NodeImport& node, ValueId q, bool has_zero, ValueId zero, i64 ax
   return has_zero ? node.add("subtract", {}, {wide, spread(node, node.cast(zero, DType::I32), wide, axis)}) : wide;
 }
 
-// Of parts of a dimension, and of types that are not supported anyway.
+// False, and a problem, if blocks of a dimension have scales of their own. `saturate` is about types that are not read.
 bool is_plain(NodeImport& node) {
   node.ignore({"saturate"});
   if (node.integer("block_size", 0) != 0)

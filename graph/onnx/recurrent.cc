@@ -61,7 +61,7 @@ class RecurrentImport {
     steps_ = shape[0], batch_ = shape[1], width_ = node_.extent(node_.input(2), 2);
     if (node_.integer("hidden_size", width_) != width_) return node_.fail("its weights are for another hidden size");
     if (steps_ > kMostSteps)
-      return node_.fail(cat("its sequence has ", steps_, " steps; at most ", kMostSteps, " are written out"));
+      return node_.fail(cat("its sequence has ", steps_, " steps; at most ", kMostSteps, " are supported"));
     if (!has_full_lengths()) return;
     std::string way = node_.text("direction", "forward");
     i64 directions = way == "bidirectional" ? 2 : 1;

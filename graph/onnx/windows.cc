@@ -123,7 +123,8 @@ void max_pool(NodeImport& node) {
   node.result(1, node.add("max_pool_places", arguments, {x}));
 }
 
-// Of windows that are dilated, or that padding counts for which does not reach as far as the last window does.
+// The mean where a window counts other elements than all of its own: a dilated window, or one that ends beyond the
+// padding.
 void partial_means(NodeImport& node, const Window& window, i64 counts_padding, const Ints& after) {
   Ints none(after.size(), 0);
   node.result(0, node.add("average_pool_counted",

@@ -35,11 +35,11 @@ struct ModelRun {
   std::string error;            // why there are no outputs
 };
 
-// One call, and then calls for about so many seconds; 0 = none. One array for each input, of its shape and type.
+// Calls the model once, and then again for about `seconds`. `inputs`: an array for each input, of its shape and type.
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds = 0);
 
-// What each step takes, in order: the fastest of its calls in runs of all steps for about so many seconds. Nothing, and
-// why in `error`.
+// The shortest time of each step, in order, where all steps are run again and again for about `seconds`. On failure
+// nothing, and why in `error`.
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error);
 

@@ -152,7 +152,7 @@ std::string signature(const std::string& library) {
              std::string(library.size() + 13, ' '), "tw_parallel_for parallel_for, void* pool)");
 }
 
-// The most that a step needs for so many workers.
+// A C function: the bytes of scratch memory with which every kernel of the model can run.
 std::string scratch_definition(const ExportPlan& plan) {
   i64 shared = 0, of_a_worker = 0;
   for (const ExportedTask& task : plan.tasks) {
