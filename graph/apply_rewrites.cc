@@ -43,10 +43,6 @@ std::optional<ValueId> rewritten(const Graph& graph, const Matcher& matcher, con
   return std::nullopt;
 }
 
-double normal(Rng& rng) {
-  return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform());
-}
-
 // The graph of one side of a rewriting.
 std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
                           const std::map<std::string, Ints, std::less<>>& shapes, const ast::Expr* e) {
@@ -80,7 +76,7 @@ std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rew
   for (ValueId input : pattern->inputs) {
     inputs.push_back(HostArray::zeros(DType::F32, pattern->values[input].type.shape));
     for (i64 i = 0; i < inputs.back().elements(); ++i) {
-      double drawn = normal(rng);
+      double drawn = rng.normal();
       inputs.back().set(i, is_signed ? (i % 5 == 4 ? 0 : drawn) : std::abs(drawn) + 0.1);
     }
   }

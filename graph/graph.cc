@@ -61,6 +61,14 @@ i64 elements_of(const OperandType& type) {
   return elements;
 }
 
+std::vector<const Node*> makers_of(const Graph& graph) {
+  std::vector<const Node*> makers(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    for (ValueId output : node.outputs) makers[output] = &node;
+  }
+  return makers;
+}
+
 void refused(const std::string& why) { check_failed("an operator", __FILE__, __LINE__, why.c_str()); }
 
 const std::vector<i64>* integers(const WorkloadArguments& arguments, const std::string& name) {

@@ -40,6 +40,8 @@ std::string operators_text();  // of all files, in order
 
 i64 elements_of(const OperandType& type);
 inline i64 bytes_of(const OperandType& type) { return elements_of(type) * bytes_of(type.dtype); }
+// The node that makes each value; null for inputs and constants.
+std::vector<const Node*> makers_of(const Graph& graph);
 // Ends the program: an operator does not take what a pass, which knows it, gives it.
 [[noreturn]] void refused(const std::string& why);
 // A list among the arguments of a node; null if it has none of that name.

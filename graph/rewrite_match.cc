@@ -73,11 +73,7 @@ std::optional<OperatorCall> operator_call(const ast::Expr* e) {
   return out;
 }
 
-Matcher::Matcher(const Graph& graph) : graph_(graph), makers_(graph.values.size()) {
-  for (const Node& node : graph.nodes) {
-    for (ValueId output : node.outputs) makers_[output] = &node;
-  }
-}
+Matcher::Matcher(const Graph& graph) : graph_(graph), makers_(makers_of(graph)) {}
 
 std::optional<Match> Matcher::match(const Rewrite& rewrite, ValueId root) const {
   State state;

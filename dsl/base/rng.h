@@ -1,6 +1,7 @@
 // Counter-based random numbers (SplitMix64 over a key and a counter): a stream is a value, and the stream of a
 // candidate depends only on (seed, task, generation, index), never on the thread that draws it.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "dsl/base/arena.h"
@@ -25,6 +26,11 @@ class Rng {
   }
   // Uniform in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+  // Of mean 0 and variance 1 (Box and Muller, 1958).
+  double normal() {
+    double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(6.283185307179586 * uniform());
+  }
   // An independent stream.
   Rng fork(u64 label) const { return Rng(key_, label, 0x666f726bull); }
 

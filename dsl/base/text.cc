@@ -1,6 +1,7 @@
 #include "dsl/base/text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 namespace tw {
@@ -41,6 +42,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+std::string c_identifier(std::string name) {
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "k" + name;
+  return name;
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {

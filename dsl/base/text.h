@@ -32,6 +32,9 @@ std::vector<std::string> split(std::string_view text, char separator);
 // The characters between quotes, with \\ \" \n \t escaped, as the lexer reads them back.
 std::string quote(std::string_view characters);
 
+// A C identifier made of a name: what cannot stand in one becomes `_`, and `k` goes in front of a digit.
+std::string c_identifier(std::string name);
+
 // Number of letters to insert, remove, replace or swap with their neighbour; quadratic, for short words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -53,11 +53,7 @@ const std::map<std::string, Arguments>& movable() {
 class ChannelsLast {
  public:
   explicit ChannelsLast(const Graph& graph)
-      : graph_(graph), copy_(graph), last_(graph.values.size()), makers_(graph.values.size()) {
-    for (const Node& node : graph.nodes) {
-      for (ValueId output : node.outputs) makers_[output] = &node;
-    }
-  }
+      : graph_(graph), copy_(graph), last_(graph.values.size()), makers_(makers_of(graph)) {}
 
   Graph run() {
     for (const Node& node : graph_.nodes) {

@@ -18,11 +18,10 @@ class FoldScales {
       : graph_(graph),
         copy_(graph),
         uses_(graph.values.size()),
-        makers_(graph.values.size()),
+        makers_(makers_of(graph)),
         scaled_(graph.values.size()) {
     for (const Node& node : graph.nodes) {
       for (ValueId input : node.inputs) ++uses_[input];
-      for (ValueId output : node.outputs) makers_[output] = &node;
     }
     for (ValueId output : graph.outputs) ++uses_[output];
   }

@@ -14,11 +14,7 @@ using Ints = std::vector<i64>;
 class JoinRows {
  public:
   explicit JoinRows(const Graph& graph)
-      : graph_(graph), copy_(graph), rows_(graph.values.size()), makers_(graph.values.size()) {
-    for (const Node& node : graph.nodes) {
-      for (ValueId output : node.outputs) makers_[output] = &node;
-    }
-  }
+      : graph_(graph), copy_(graph), rows_(graph.values.size()), makers_(makers_of(graph)) {}
 
   Graph run() {
     for (const Node& node : graph_.nodes) {

@@ -1,7 +1,6 @@
 #include "sampler/tasks/load_list.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 
@@ -304,24 +303,14 @@ void add_tasks(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
   out.list.tasks = std::move(entries);
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
-  return out + "\"";
-}
-
 // The list of one model, as text; its name is that of the file.
 std::string list_of_model(const std::string& path, const std::vector<ModelShape>& shapes) {
   std::filesystem::path file(path);
-  std::string name = file.stem().string(), text;
-  for (char& c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  }
-  if (!std::isalpha(static_cast<unsigned char>(name[0]))) name = "m_" + name;
+  std::string text;
   for (const ModelShape& shape : shapes)
-    text += cat(text.empty() ? "" : ", ", quoted(shape.name), ": [", join(shape.extents, ", "), "]");
-  return cat("version: 1\ntasks:\n  - name: ", name, "\n    model: ", quoted(file.filename().string()),
-             "\n    shapes: {", text, "}\n");
+    text += cat(text.empty() ? "" : ", ", quote(shape.name), ": [", join(shape.extents, ", "), "]");
+  return cat("version: 1\ntasks:\n  - name: ", c_identifier(file.stem().string()),
+             "\n    model: ", quote(file.filename().string()), "\n    shapes: {", text, "}\n");
 }
 
 }  // namespace

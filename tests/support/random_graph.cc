@@ -15,8 +15,7 @@ using Ints = std::vector<i64>;
 
 HostArray normal(const Ints& shape, Rng& rng, double scale) {
   HostArray array = HostArray::zeros(DType::F32, shape);
-  for (i64 i = 0; i < array.elements(); ++i)
-    array.set(i, scale * std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform()));
+  for (i64 i = 0; i < array.elements(); ++i) array.set(i, scale * rng.normal());
   return array;
 }
 

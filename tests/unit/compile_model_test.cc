@@ -13,6 +13,7 @@
 #include "graph/passes/passes.h"
 #include "runtime/export/model_library.h"
 #include "sampler/models/check_model.h"
+#include "support/graph_kit.h"
 #include "support/random_graph.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -189,21 +190,14 @@ TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) {
   }
 }
 
-class Builder {
+class Builder : public test::GraphKit {
  public:
   explicit Builder(u64 seed = 7) : rng_(seed) {}
-  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
-    std::string error;
-    auto made = builder.add(op, std::move(arguments), inputs, op, error);
-    EXPECT_TRUE(made) << error;
-    return (*made)[0];
-  }
   ValueId random(const Ints& shape) {
     HostArray array = HostArray::zeros(DType::F32, shape);
     for (i64 i = 0; i < array.elements(); ++i) array.set(i, 0.2 * rng_.uniform() - 0.1);
     return builder.constant("c", std::move(array));
   }
-  GraphBuilder builder{"g"};
 
  private:
   Rng rng_;

@@ -61,8 +61,7 @@ std::vector<HostArray> inputs_of(const Graph& graph) {
     HostArray array = HostArray::zeros(value.type.dtype, value.type.shape);
     bool is_mask = value.name.find("mask") != std::string::npos;
     for (i64 i = 0; i < array.elements(); ++i) {
-      double normal = std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(6.283185307179586 * rng.uniform());
-      array.set(i, is_float(array.dtype) ? normal : static_cast<double>(rng.below(is_mask ? 2 : 50)));
+      array.set(i, is_float(array.dtype) ? rng.normal() : static_cast<double>(rng.below(is_mask ? 2 : 50)));
     }
     arrays.push_back(std::move(array));
   }

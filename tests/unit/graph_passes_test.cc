@@ -8,6 +8,7 @@
 #include "graph/node_form.h"
 #include "graph/passes/passes.h"
 #include "sampler/models/check_model.h"
+#include "support/graph_kit.h"
 #include "support/random_graph.h"
 #include "support/support.h"
 
@@ -71,16 +72,9 @@ TEST(GraphPasses, RandomGraphsComputeTheSame) {
   }
 }
 
-class Builder {
+class Builder : public test::GraphKit {
  public:
-  ValueId input(const Ints& shape) { return builder.input("x", {DType::F32, shape}); }
   ValueId constant(const Ints& shape) { return builder.constant("c", HostArray::zeros(DType::F32, shape)); }
-  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
-    std::string error;
-    auto made = builder.add(op, std::move(arguments), inputs, op, error);
-    EXPECT_TRUE(made) << error;
-    return (*made)[0];
-  }
   ValueId conv(ValueId x, ValueId weights) {
     return add("conv",
                {{"strides", Ints{1, 1}},
@@ -90,12 +84,6 @@ class Builder {
                 {"groups", i64{1}}},
                {x, weights});
   }
-  ValueId spread(ValueId value, const Ints& shape) { return add("broadcast", {{"R", shape}}, {value}); }
-  Graph finish(ValueId output) {
-    builder.output(output, "y");
-    return builder.finish();
-  }
-  GraphBuilder builder{"g"};
 };
 
 std::vector<std::string> ops_of(const Graph& graph) {

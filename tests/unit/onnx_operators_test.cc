@@ -397,7 +397,7 @@ TEST_F(OnnxOperators, WhatIsRefusedSaysWhy) {
   EXPECT_EQ(problem({"NonZero", 17, "", {x(1, {2})}}),
             "node `y0` (NonZero): this operator is not supported: the shape of its result depends on data");
   EXPECT_EQ(problem({"RNN", 14, "", {x(1, {513, 1, 1}), x(2, {1, 1, 1}), x(3, {1, 1, 1})}}),
-            "node `y0` (RNN): its sequence has 513 steps; at most 512 are written out");
+            "node `y0` (RNN): its sequence has 513 steps; at most 512 are supported");
   EXPECT_EQ(problem({"RNN", 14, "", {x(1, {2, 1, 1}), x(2, {1, 1, 1}), x(3, {1, 1, 1}), none(), known({1})}}),
             "node `y0` (RNN): sequences that are shorter than the longest one are not supported");
   EXPECT_EQ(problem({"RNN", 14, texts("activations", {"Affine"}), {x(1, {2, 1, 1}), x(2, {1, 1, 1}), x(3, {1, 1, 1})}}),

@@ -8,6 +8,7 @@
 #include "dsl/base/embedded_text.h"
 #include "dsl/base/text.h"
 #include "graph/passes/passes.h"
+#include "support/graph_kit.h"
 
 namespace tw::graph {
 namespace {
@@ -65,27 +66,18 @@ TEST(Rewrites, ErrorsSayWhatAndWhere) {
             std::string::npos);
 }
 
-class Builder {
+class Builder : public test::GraphKit {
  public:
-  ValueId input(const Ints& shape, DType dtype = DType::F32) { return builder.input("x", {dtype, shape}); }
   ValueId number(double value, const Ints& shape) {
     HostArray array = HostArray::zeros(DType::F32, {});
     array.set(0, value);
-    return add("broadcast", {{"R", shape}}, {builder.constant("n", std::move(array))});
-  }
-  ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
-    std::string error;
-    auto made = builder.add(op, std::move(arguments), inputs, op, error);
-    EXPECT_TRUE(made) << error;
-    return (*made)[0];
+    return spread(builder.constant("n", std::move(array)), shape);
   }
   std::vector<std::string> rewritten(ValueId output) {
-    builder.output(output, "y");
     std::vector<std::string> ops;
-    for (const Node& node : apply_rewrites(builder.finish(), {&built_in_rewrites()}).nodes) ops.push_back(node.op);
+    for (const Node& node : apply_rewrites(finish(output), {&built_in_rewrites()}).nodes) ops.push_back(node.op);
     return ops;
   }
-  GraphBuilder builder{"g"};
 };
 
 // Mean, difference, mean of squares, root, quotient: as exporters write a layer normalisation without an operator for
