@@ -66,6 +66,8 @@ std::vector<float> output_channels_first(const std::vector<float>& weights, i64 
   return out;
 }
 
+int type_of(DType dtype) { return dtype == DType::F16 ? dnn::Half : dtype == DType::BF16 ? dnn::BFloat16 : dnn::Float; }
+
 void* address(const device::Memory& memory) { return reinterpret_cast<void*>(cuda::address_of(memory)); }
 
 }  // namespace
@@ -104,7 +106,6 @@ Cudnn::~Cudnn() {
 }
 
 std::optional<Contestant> Cudnn::best_of(Problem& problem, std::string& error) {
-  if (problem.input(0).dtype != DType::F32) return error = "cuDNN is asked for f32 only", std::nullopt;
   if (const auto* c = std::get_if<peers::Convolution>(&problem.shape().shape))
     return state_->convolution(*c, problem, error);
   const auto* rows = std::get_if<peers::RowWise>(&problem.shape().shape);
@@ -114,20 +115,22 @@ std::optional<Contestant> Cudnn::best_of(Problem& problem, std::string& error) {
 
 std::optional<Contestant> Cudnn::State::convolution(const peers::Convolution& c, Problem& problem, std::string& error) {
   if (c.axes != 2 || c.transposed) return error = "cuDNN is asked for convolutions of images only", std::nullopt;
+  DType dtype = problem.input(0).dtype;
+  int type = type_of(dtype), math = dtype == DType::F32 ? dnn::FmaMath : dnn::TensorOpMath;
   auto small = [](i64 value) { return static_cast<int>(value); };
   Pointer x = nullptr, w = nullptr, y = nullptr, how = nullptr;
   bool good =
       api.tensor(&x) == 0 && api.tensor(&y) == 0 && api.filter(&w) == 0 && api.convolution(&how) == 0 &&
-      api.set_tensor(x, dnn::Nhwc, dnn::Float, small(c.n), small(c.ci), small(c.in[1]), small(c.in[2])) == 0 &&
-      api.set_tensor(y, dnn::Nhwc, dnn::Float, small(c.n), small(c.co), small(c.out[1]), small(c.out[2])) == 0 &&
-      api.set_filter(w, dnn::Float, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]),
+      api.set_tensor(x, dnn::Nhwc, type, small(c.n), small(c.ci), small(c.in[1]), small(c.in[2])) == 0 &&
+      api.set_tensor(y, dnn::Nhwc, type, small(c.n), small(c.co), small(c.out[1]), small(c.out[2])) == 0 &&
+      api.set_filter(w, type, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]),
                      small(c.kernel[2])) == 0 &&
       api.set_convolution(how, small(c.padding[1]), small(c.padding[2]), small(c.stride[1]), small(c.stride[2]),
                           small(c.dilation[1]), small(c.dilation[2]), dnn::CrossCorrelation, dnn::Float) == 0 &&
-      api.set_groups(how, small(c.groups)) == 0 && api.set_math(how, dnn::FmaMath) == 0;
+      api.set_groups(how, small(c.groups)) == 0 && api.set_math(how, math) == 0;
   if (!good) return error = "cuDNN does not take this convolution", std::nullopt;
-  std::vector<float> reordered = output_channels_first(problem.input(1).values, c.co);
-  weights.push_back(std::make_unique<device::Memory>(device, static_cast<i64>(reordered.size() * sizeof(float))));
+  std::vector<u8> reordered = encode(output_channels_first(problem.input(1).values, c.co), dtype);
+  weights.push_back(std::make_unique<device::Memory>(device, static_cast<i64>(reordered.size())));
   if (!weights.back()->is_there() || !weights.back()->write(reordered.data()))
     return error = "no memory for the weights", std::nullopt;
   void *x_data = address(*problem.input(0).memory), *w_data = address(*weights.back()),
@@ -146,7 +149,7 @@ std::optional<Contestant> Cudnn::State::convolution(const peers::Convolution& c,
 
 std::optional<Contestant> Cudnn::State::softmax(const peers::RowWise& rows, Problem& problem, std::string& error) {
   Pointer shape = nullptr;
-  if (api.tensor(&shape) != 0 || api.set_tensor(shape, dnn::Nhwc, dnn::Float, static_cast<int>(rows.rows),
+  if (api.tensor(&shape) != 0 || api.set_tensor(shape, dnn::Nhwc, type_of(problem.input(0).dtype), static_cast<int>(rows.rows),
                                                 static_cast<int>(rows.columns), 1, 1) != 0)
     return error = "cuDNN does not take these rows", std::nullopt;
   return Contestant{

@@ -46,6 +46,7 @@ enum : int {
   Half = 2,
   BFloat16 = 9,
   CrossCorrelation = 1,
+  TensorOpMath = 1,
   FmaMath = 3,
   SoftmaxAccurate = 1,
   SoftmaxInstance = 0
@@ -83,8 +84,8 @@ class Cudnn {
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
-  // Convolutions: the fastest that cudnnFindConvolutionForwardAlgorithmEx measures, in f32 without tensor cores for f32
-  // operands.
+  // Convolutions: the fastest that cudnnFindConvolutionForwardAlgorithmEx measures, summed in f32: of f32 operands
+  // without tensor cores, of halves with them.
   std::optional<Contestant> best_of(Problem& problem, std::string& error);
 
   struct State;

@@ -1,7 +1,7 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some
 // minutes:
-//   tracewright-gpu-bench [--json FILE] [--seconds 460] [--only conformance|ceilings|TASK] [--list FILE]
-//                         [--expected FILE] [--device N] [--pytorch FILE]
+//   tracewright-gpu-bench [--json FILE [--continue]] [--seconds 460] [--only conformance,ceilings,TASK,...] [--list FILE]
+//                         [--found DIR] [--once] [--expected FILE] [--device N] [--pytorch FILE]
 //   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels;
 //                                               needs a C++ compiler and no GPU
 // Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU.
@@ -11,6 +11,7 @@
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "bench/gpu/conformance.h"
 #include "bench/gpu/process.h"
@@ -26,7 +27,9 @@ namespace {
 namespace json = boost::json;
 
 struct Options {
-  std::string json_file, only, list, expected, pytorch, emulate, section, after;
+  std::string json_file, list, found, expected, pytorch, emulate, section, after;
+  std::vector<std::string> only;
+  bool has_tasks_only = false, is_once = false, goes_on = false;
   double seconds = 460;
   int device = 0, finalists = 10;
   std::vector<int> skip;
@@ -54,8 +57,10 @@ int run_section(const Options& options) {
   if (options.section == "ceilings") return run_ceilings(device, options.after, say);
   TaskOptions task{.list = options.list,
                    .task = options.section,
+                   .found = options.found,
                    .finalists = options.finalists,
                    .skip = options.skip,
+                   .is_once = options.is_once,
                    .limit = options.seconds};
   return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
 }
@@ -105,6 +110,8 @@ class Attempts {
                                     std::to_string(options_.finalists),
                                     "--seconds",
                                     std::to_string(std::max(kLeast, end_ - seconds_now()))};
+    if (!options_.found.empty()) out.insert(out.end(), {"--found", options_.found});
+    if (options_.is_once) out.push_back("--once");
     if (!options_.expected.empty()) out.insert(out.end(), {"--expected", options_.expected});
     if (!after_.empty()) out.insert(out.end(), {"--after", after_});
     for (const std::string& finalist : skip_) out.insert(out.end(), {"--skip", finalist});
@@ -186,8 +193,13 @@ class Schedule {
 std::vector<std::string> parts_of(const Options& options) {
   std::vector<std::string> out = {"conformance", "ceilings"}, tasks;
   if (!options.list.empty()) tasks = tasks_of(options.list);
+  if (options.has_tasks_only) out.clear();
   out.insert(out.end(), tasks.begin(), tasks.end());
-  if (!options.only.empty()) std::erase_if(out, [&](const std::string& part) { return part != options.only; });
+  if (!options.only.empty()) {
+    std::erase_if(out, [&](const std::string& part) {
+      return std::find(options.only.begin(), options.only.end(), part) == options.only.end();
+    });
+  }
   return out;
 }
 
@@ -207,8 +219,12 @@ int run(int count, char** words) {
   app.add_option("--json", options.json_file, "write all rows to this file");
   app.add_option("--seconds", options.seconds, "time for all of it; parts that do not fit are skipped")
       ->check(CLI::Range(5.0, 1e6));
-  app.add_option("--only", options.only, "one part: conformance, ceilings, or a task of the list");
+  app.add_option("--only", options.only, "these parts: conformance, ceilings, or tasks of the list")->delimiter(',');
+  app.add_flag("--tasks", options.has_tasks_only, "all tasks of the list, and nothing else");
   app.add_option("--list", options.list, "task list; its arch is replaced by that of the GPU");
+  app.add_option("--found", options.found, "kernels that `tune --compile-only` has written, instead of a search");
+  app.add_flag("--once", options.is_once, "run and check each kernel once, without times: for profilers");
+  app.add_flag("--continue", options.goes_on, "keep what --json's file has of parts that were done, and do the others");
   app.add_option("--expected", options.expected, "results of the emulator, as --emulate writes them");
   app.add_option("--device", options.device, "number of the GPU")->check(CLI::NonNegativeNumber);
   app.add_option("--finalists", options.finalists, "kernels of each task that are tried")->check(CLI::Range(1, 1000));
@@ -235,6 +251,10 @@ int run(int count, char** words) {
   if (!options.pytorch.empty() && !report.read_pytorch(options.pytorch, error)) return say(error), Usage;
   std::vector<std::string> parts = parts_of(options);
   if (parts.empty()) return say("there is nothing to run"), Usage;
+  if (options.goes_on) {
+    std::set<std::string> done = report.take_done();
+    std::erase_if(parts, [&](const std::string& part) { return done.contains(part); });
+  }
   Schedule(options, report).run(parts);
   report.finish();
   return report.is_wrong() ? Wrong : Done;

@@ -9,6 +9,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/elements.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw::gpu_bench {
 namespace {
@@ -103,6 +104,16 @@ struct Expected {
   double operator()(const peers::FmaProbe&) const { return 0; }
 };
 
+// Each of so many elements, by all threads.
+template <class Each>
+void in_pieces(std::size_t count, Each each) {
+  constexpr std::size_t kPiece = 1 << 16;
+  parallel_for(static_cast<int>((count + kPiece - 1) / kPiece), usable_threads(), [&](int piece, int) {
+    std::size_t begin = static_cast<std::size_t>(piece) * kPiece;
+    for (std::size_t i = begin; i < std::min(count, begin + kPiece); ++i) each(i);
+  });
+}
+
 // Relative to the size of the results: sums of many products of random signs lose in proportion to it.
 double tolerance_of(DType dtype) { return dtype == DType::F32 ? 1e-4 : dtype == DType::F16 ? 4e-3 : 3e-2; }
 
@@ -121,7 +132,7 @@ std::vector<float> decode(const std::vector<u8>& bytes, DType dtype) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return out;
   }
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(array.get(static_cast<i64>(i)));
+  in_pieces(out.size(), [&](std::size_t i) { out[i] = static_cast<float>(array.get(static_cast<i64>(i))); });
   return out;
 }
 
@@ -133,7 +144,7 @@ std::vector<u8> encode(const std::vector<float>& values, DType dtype) {
     std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
     return array.bytes;
   }
-  for (std::size_t i = 0; i < values.size(); ++i) array.set(static_cast<i64>(i), static_cast<double>(values[i]));
+  in_pieces(values.size(), [&](std::size_t i) { array.set(static_cast<i64>(i), static_cast<double>(values[i])); });
   return array.bytes;
 }
 

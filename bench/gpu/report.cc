@@ -76,15 +76,32 @@ bool Report::read_pytorch(const std::string& path, std::string& error) {
   return true;
 }
 
+std::set<std::string> Report::take_done() {
+  std::set<std::string> out;
+  json::error_code code;
+  std::optional<std::string> whole = read_whole_file(json_file_);
+  json::value earlier = whole ? json::parse(*whole, code) : json::value();
+  if (code || !earlier.is_object() || !earlier.get_object().contains("parts")) return out;
+  for (const json::value& part : earlier.at("parts").as_array()) {
+    if (part.at("state") != kStates[static_cast<int>(State::Right)]) continue;
+    out.insert(text(part.as_object(), "part"));
+    keep(part.as_object());
+  }
+  return out;
+}
+
 void Report::add(const std::string& part, State state, double seconds, json::array rows) {
   is_wrong_ |= state == State::Wrong;
-  for (const json::value& row : rows) {
+  keep({{"part", part}, {"state", kStates[static_cast<int>(state)]}, {"seconds", seconds}, {"rows", std::move(rows)}});
+  save(false);
+}
+
+void Report::keep(json::object part) {
+  for (const json::value& row : part.at("rows").as_array()) {
     const json::object& found = row.as_object();
     if (found.contains("task") && found.contains("us")) us_[text(found, "task")] = number(found, "us");
   }
-  parts_.push_back(
-      {{"part", part}, {"state", kStates[static_cast<int>(state)]}, {"seconds", seconds}, {"rows", std::move(rows)}});
-  save(false);
+  parts_.push_back(std::move(part));
 }
 
 void Report::finish() {

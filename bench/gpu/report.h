@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <map>
+#include <set>
 #include <string>
 
 namespace tw::gpu_bench {
@@ -18,6 +19,8 @@ class Report {
 
   // Times of PyTorch by pytorch_rows.py, one JSON object a line, to stand beside ours. False with why in `error`.
   bool read_pytorch(const std::string& path, std::string& error);
+  // Takes over what an earlier run wrote of parts that were right; their names.
+  std::set<std::string> take_done();
   // Also writes the file.
   void add(const std::string& part, State state, double seconds, boost::json::array rows);
   // Writes the file for the last time, and prints all.
@@ -26,6 +29,7 @@ class Report {
   bool is_wrong() const { return is_wrong_ || is_unwritten_; }
 
  private:
+  void keep(boost::json::object part);
   void save(bool is_last);
   boost::json::array beside_pytorch() const;
   void print() const;

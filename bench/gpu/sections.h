@@ -27,9 +27,11 @@ ExitCode run_ceilings(device::Device& device, const std::string& after, const Sa
 
 struct TaskOptions {
   std::string list, task;
+  std::string found;  // a folder of `tune --compile-only` instead of a search; "": none
   int finalists = 10;
   std::vector<int> skip;  // finalists that ended the process before
   double seconds = 6;     // for the comparison
+  bool is_once = false;   // each kernel is run and checked once, without times: for profilers
   double limit = 460;     // for all of it: half of it ends the search, three quarters the trials, with what they have
 };
 // {"finalist", "us", "problem"} for each, then {"task", "target", "us", ..., "against": [...]} for the best one, in

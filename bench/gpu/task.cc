@@ -13,6 +13,8 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "runtime/export/finalist_files.h"
 #include "runtime/measure/found_device.h"
 #include "sampler/search/finalists.h"
 
@@ -35,12 +37,32 @@ std::string set_target(Target& target, const std::string& device_line) {
   return diagnostics.render();
 }
 
-// Null with why in `error`.
-std::unique_ptr<Loaded> load_finalist(device::Device& device, const Finalist& finalist, Problem& problem,
-                                      std::string& error) {
-  Kernel kernel = finalist.source;
-  kernel.code = finalist.compiled.cubin;
-  return load(device, kernel, problem, error);
+// A kernel that is tried.
+struct Tried {
+  Kernel kernel;
+  double predicted_seconds = 0;
+};
+struct TriedKernels {
+  std::vector<Tried> kernels;
+  std::string problem;  // why there is none
+};
+
+// Those of a folder of `tune --compile-only`, for a GPU that runs their machine code.
+TriedKernels read_kernels(const std::string& folder, const TuneTask& task, int count) {
+  TriedKernels out;
+  std::optional<std::vector<FinalistFile>> files = read_finalists(folder, out.problem);
+  if (!files) return out;
+  const std::string workload = to_hex(structural_hash(task.program.program));
+  for (FinalistFile& file : *files) {
+    if (file.workload != workload || static_cast<int>(out.kernels.size()) == count) continue;
+    Source source{"the target of a finalist", file.target};
+    Diagnostics diagnostics(source);
+    std::optional<Target> target = parse_target(file.target, 0, diagnostics);
+    if (!target || target->arch != task.target.arch) continue;
+    out.kernels.push_back({std::move(file.kernel), file.predicted_seconds});
+  }
+  if (out.kernels.empty()) out.problem = cat(folder, " has no kernel of this task for ", task.target.arch);
+  return out;
 }
 
 class TaskRun {
@@ -50,22 +72,24 @@ class TaskRun {
 
   bool run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
     double begin = seconds_now();
-    FinalistResult found = search(task, library, rules);
+    TriedKernels found =
+        options_.found.empty() ? search(task, library, rules) : read_kernels(options_.found, task, options_.finalists);
     std::string error = found.problem;
     if (error.empty()) problem_ = Problem::make(device_, entry, task.program.program, error);
     if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), false;
-    choose_library();
-    for (std::size_t i = 0; i < found.finalists.size(); ++i) {
+    if (!options_.is_once) choose_library();
+    for (std::size_t i = 0; i < found.kernels.size(); ++i) {
       if (best_ && seconds_now() - begin > 0.75 * options_.limit) break;
       if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end())
-        try_one(found.finalists[i], i);
+        try_one(found.kernels[i], i);
     }
+    if (options_.is_once) return true;
     if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
-    return compare(task, found.finalists[best_index_]);
+    return compare(task, found.kernels[best_index_]);
   }
 
  private:
-  FinalistResult search(const TuneTask& task, const rules::Library& library, const std::string& rules) const {
+  TriedKernels search(const TuneTask& task, const rules::Library& library, const std::string& rules) const {
     std::atomic<bool> stop{false};
     std::jthread timer([&](const std::stop_token& is_found) {
       std::mutex mutex;
@@ -74,7 +98,14 @@ class TaskRun {
                                              [] { return false; });
       stop = true;
     });
-    return find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
+    FinalistResult found =
+        find_finalists(task, library, {.count = options_.finalists, .rounds = 4, .rules = rules}, stop);
+    TriedKernels out{.kernels = {}, .problem = found.problem};
+    for (Finalist& finalist : found.finalists) {
+      finalist.source.code = finalist.compiled.cubin;
+      out.kernels.push_back({std::move(finalist.source), finalist.seconds});
+    }
+    return out;
   }
 
   void choose_library() {
@@ -95,11 +126,11 @@ class TaskRun {
     if (!wrong.empty()) say_({{"skipped", library_->name}, {"problem", wrong}}), library_.reset();
   }
 
-  void try_one(const Finalist& finalist, std::size_t index) {
+  void try_one(const Tried& tried, std::size_t index) {
     say_({{"begin", index}});
     std::string problem;
     double error = 0, seconds = 0;
-    std::unique_ptr<Loaded> loaded = load_finalist(device_, finalist, *problem_, problem);
+    std::unique_ptr<Loaded> loaded = load(device_, tried.kernel, *problem_, problem);
     if (loaded) {
       problem_->poison_output();
       int code = loaded->kernel->prepack();
@@ -107,12 +138,12 @@ class TaskRun {
       if (code != 0) problem = device::error_text(code);
     }
     if (problem.empty()) problem = problem_->check(library_output_, error);
-    if (problem.empty()) {
+    if (problem.empty() && !options_.is_once) {
       int code = 0;
       seconds = clock_.median_of(contestant(*loaded), code);
       if (code != 0) problem = device::error_text(code);
     }
-    say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", finalist.seconds * 1e6}, {"problem", problem}});
+    say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", tried.predicted_seconds * 1e6}, {"problem", problem}});
     if (!problem.empty() || (best_ && seconds >= best_seconds_)) return;
     best_ = std::move(loaded), best_seconds_ = seconds, best_index_ = index, best_error_ = error;
   }
@@ -121,7 +152,7 @@ class TaskRun {
     return {"tracewright", "", [kernel = loaded.kernel.get()] { return cuda::enqueue(*kernel); }};
   }
 
-  bool compare(const TuneTask& task, const Finalist& finalist) {
+  bool compare(const TuneTask& task, const Tried& tried) {
     std::string error;
     const cuda::Api* api = cuda::api(error);
     // As many bytes as the operator must read and write, half of them each.
@@ -153,9 +184,9 @@ class TaskRun {
     boost::json::object row{
         {"task", task.name},
         {"target", to_string(task.target)},
-        {"predicted_us", finalist.seconds * 1e6},
+        {"predicted_us", tried.predicted_seconds * 1e6},
         {"finalist", best_index_},
-        {"prepacks", !finalist.source.manifest.prepack_launches.empty()},
+        {"prepacks", !tried.kernel.manifest.prepack_launches.empty()},
         {"rounds", times[0].rounds},
         {"error", best_error_},
         {"problem", cat(times[0].problem, times[0].problem.empty() || wrong.empty() ? "" : "; ", wrong)},

@@ -145,6 +145,9 @@ TEST(GpuBench, CudnnIsDeclaredAsNvidiaHasIt) {
   EXPECT_EQ(CUDNN_TENSOR_NHWC, int{gb::dnn::Nhwc});
   EXPECT_EQ(CUDNN_CROSS_CORRELATION, int{gb::dnn::CrossCorrelation});
   EXPECT_EQ(CUDNN_FMA_MATH, int{gb::dnn::FmaMath});
+  EXPECT_EQ(CUDNN_TENSOR_OP_MATH, int{gb::dnn::TensorOpMath});
+  EXPECT_EQ(CUDNN_DATA_HALF, int{gb::dnn::Half});
+  EXPECT_EQ(CUDNN_DATA_BFLOAT16, int{gb::dnn::BFloat16});
   EXPECT_EQ(CUDNN_SOFTMAX_ACCURATE, int{gb::dnn::SoftmaxAccurate});
   EXPECT_EQ(CUDNN_SOFTMAX_MODE_INSTANCE, int{gb::dnn::SoftmaxInstance});
   EXPECT_EQ(sizeof(cudnnConvolutionFwdAlgoPerf_t), sizeof(gb::dnn::Found));
@@ -277,6 +280,39 @@ TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {
   EXPECT_GT(task.at("us").to_number<double>(), 0);
   EXPECT_LT(task.at("error").to_number<double>(), 1e-6);
   EXPECT_EQ(task.at("against").as_array().back().at("library"), "copy");
+}
+
+// Kernels that were compiled elsewhere: no search, and those of other workloads or other GPUs are not taken.
+TEST_F(GpuBenchProgram, KernelsOfAFolderAreTried) {
+  test::write_file(folder_.path() + "/list.yaml", kList);
+  Finished made = test::run_program({TW_BINARY_DIR "/tracewright", "tune", "list.yaml", "--compile-only", "--finalists",
+                                     "2", "--output", "found"},
+                                    {.folder = folder_.path()});
+  ASSERT_EQ(made.code, 0) << made.out << made.err;
+  Finished finished = run_task({}, "3", {"--found", "found"});
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  EXPECT_EQ(rows().size(), 3u + (rows()[0].as_object().contains("skipped") ? 1 : 0)) << rows();
+  EXPECT_EQ(rows().back().at("task"), "mm");
+  finished = run_task({"TW_STUB_ARCH=89"}, "3", {"--found", "found"});
+  EXPECT_NE(finished.out.find("found has no kernel of this task for sm_89"), std::string::npos) << finished.out;
+  finished = run_task({}, "3", {"--found", "found", "--once"});
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  ASSERT_EQ(rows().size(), 2u) << rows();
+  EXPECT_EQ(rows()[1].at("problem"), "");
+  EXPECT_EQ(rows()[1].at("us"), 0.0);
+}
+
+// A part that was right is kept, also by a run in which it would fail.
+TEST_F(GpuBenchProgram, ASecondRunGoesOn) {
+  Finished finished = run_task({"TW_STUB_FAULT=wrong"}, "1", {"--continue"});
+  EXPECT_EQ(finished.code, 1) << finished.err;
+  finished = run_task({}, "1", {"--continue"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  finished = run_task({"TW_STUB_FAULT=wrong"}, "1", {"--continue"});
+  EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
+  EXPECT_EQ(result().at("parts").as_array().size(), 1u);
+  EXPECT_EQ(rows().back().at("task"), "mm");
+  EXPECT_NE(finished.out.find("mm "), std::string::npos) << finished.out;
 }
 
 TEST_F(GpuBenchProgram, RowsAreCheckedAndTimed) {
