@@ -119,15 +119,14 @@ std::optional<Contestant> Cudnn::State::convolution(const peers::Convolution& c,
   int type = type_of(dtype), math = dtype == DType::F32 ? dnn::FmaMath : dnn::TensorOpMath;
   auto small = [](i64 value) { return static_cast<int>(value); };
   Pointer x = nullptr, w = nullptr, y = nullptr, how = nullptr;
-  bool good =
-      api.tensor(&x) == 0 && api.tensor(&y) == 0 && api.filter(&w) == 0 && api.convolution(&how) == 0 &&
-      api.set_tensor(x, dnn::Nhwc, type, small(c.n), small(c.ci), small(c.in[1]), small(c.in[2])) == 0 &&
-      api.set_tensor(y, dnn::Nhwc, type, small(c.n), small(c.co), small(c.out[1]), small(c.out[2])) == 0 &&
-      api.set_filter(w, type, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]),
-                     small(c.kernel[2])) == 0 &&
-      api.set_convolution(how, small(c.padding[1]), small(c.padding[2]), small(c.stride[1]), small(c.stride[2]),
-                          small(c.dilation[1]), small(c.dilation[2]), dnn::CrossCorrelation, dnn::Float) == 0 &&
-      api.set_groups(how, small(c.groups)) == 0 && api.set_math(how, math) == 0;
+  bool good = api.tensor(&x) == 0 && api.tensor(&y) == 0 && api.filter(&w) == 0 && api.convolution(&how) == 0 &&
+              api.set_tensor(x, dnn::Nhwc, type, small(c.n), small(c.ci), small(c.in[1]), small(c.in[2])) == 0 &&
+              api.set_tensor(y, dnn::Nhwc, type, small(c.n), small(c.co), small(c.out[1]), small(c.out[2])) == 0 &&
+              api.set_filter(w, type, dnn::Nhwc, small(c.co), small(c.ci / c.groups), small(c.kernel[1]),
+                             small(c.kernel[2])) == 0 &&
+              api.set_convolution(how, small(c.padding[1]), small(c.padding[2]), small(c.stride[1]), small(c.stride[2]),
+                                  small(c.dilation[1]), small(c.dilation[2]), dnn::CrossCorrelation, dnn::Float) == 0 &&
+              api.set_groups(how, small(c.groups)) == 0 && api.set_math(how, math) == 0;
   if (!good) return error = "cuDNN does not take this convolution", std::nullopt;
   std::vector<u8> reordered = encode(output_channels_first(problem.input(1).values, c.co), dtype);
   weights.push_back(std::make_unique<device::Memory>(device, static_cast<i64>(reordered.size())));
@@ -149,8 +148,8 @@ std::optional<Contestant> Cudnn::State::convolution(const peers::Convolution& c,
 
 std::optional<Contestant> Cudnn::State::softmax(const peers::RowWise& rows, Problem& problem, std::string& error) {
   Pointer shape = nullptr;
-  if (api.tensor(&shape) != 0 || api.set_tensor(shape, dnn::Nhwc, type_of(problem.input(0).dtype), static_cast<int>(rows.rows),
-                                                static_cast<int>(rows.columns), 1, 1) != 0)
+  if (api.tensor(&shape) != 0 || api.set_tensor(shape, dnn::Nhwc, type_of(problem.input(0).dtype),
+                                                static_cast<int>(rows.rows), static_cast<int>(rows.columns), 1, 1) != 0)
     return error = "cuDNN does not take these rows", std::nullopt;
   return Contestant{
       "cudnn", version, [this, shape, x = address(*problem.input(0).memory), y = address(*problem.output().memory)] {

@@ -1,6 +1,7 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some
 // minutes:
-//   tracewright-gpu-bench [--json FILE [--continue]] [--seconds 460] [--only conformance,ceilings,TASK,...] [--list FILE]
+//   tracewright-gpu-bench [--json FILE [--continue]] [--seconds 460] [--only conformance,ceilings,TASK,...] [--list
+//   FILE]
 //                         [--found DIR] [--once] [--expected FILE] [--device N] [--pytorch FILE]
 //   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels;
 //                                               needs a C++ compiler and no GPU
@@ -27,7 +28,7 @@ namespace {
 namespace json = boost::json;
 
 struct Options {
-  std::string json_file, list, found, expected, pytorch, emulate, section, after;
+  std::string json_file, list, found, database, expected, pytorch, emulate, section, after;
   std::vector<std::string> only;
   bool has_tasks_only = false, is_once = false, goes_on = false;
   double seconds = 460;
@@ -58,11 +59,12 @@ int run_section(const Options& options) {
   TaskOptions task{.list = options.list,
                    .task = options.section,
                    .found = options.found,
+                   .database = options.database,
                    .finalists = options.finalists,
                    .skip = options.skip,
                    .is_once = options.is_once,
                    .limit = options.seconds};
-  return run_task(device, names[static_cast<std::size_t>(options.device)], task, say) ? Done : Wrong;
+  return run_task(device, names[static_cast<std::size_t>(options.device)], task, say);
 }
 
 // ---- all of them
@@ -111,6 +113,7 @@ class Attempts {
                                     "--seconds",
                                     std::to_string(std::max(kLeast, end_ - seconds_now()))};
     if (!options_.found.empty()) out.insert(out.end(), {"--found", options_.found});
+    if (!options_.database.empty()) out.insert(out.end(), {"--database", options_.database});
     if (options_.is_once) out.push_back("--once");
     if (!options_.expected.empty()) out.insert(out.end(), {"--expected", options_.expected});
     if (!after_.empty()) out.insert(out.end(), {"--after", after_});
@@ -122,6 +125,10 @@ class Attempts {
   // enough.
   bool leave_out(const PartProcess& part) {
     std::string problem = part.how_it_ended();
+    if (part.code == Poisoned && !part.rows.empty()) {
+      if (const json::value* said = part.rows.back().as_object().if_contains("problem"))
+        problem = said->as_string().c_str();
+    }
     if (part.begun.is_string()) {
       after_ = part.begun.get_string().c_str();
       is_wrong_ = true;
@@ -223,6 +230,7 @@ int run(int count, char** words) {
   app.add_flag("--tasks", options.has_tasks_only, "all tasks of the list, and nothing else");
   app.add_option("--list", options.list, "task list; its arch is replaced by that of the GPU");
   app.add_option("--found", options.found, "kernels that `tune --compile-only` has written, instead of a search");
+  app.add_option("--database", options.database, "the fastest kernel that a database has, instead of a search");
   app.add_flag("--once", options.is_once, "run and check each kernel once, without times: for profilers");
   app.add_flag("--continue", options.goes_on, "keep what --json's file has of parts that were done, and do the others");
   app.add_option("--expected", options.expected, "results of the emulator, as --emulate writes them");

@@ -27,7 +27,8 @@ ExitCode run_ceilings(device::Device& device, const std::string& after, const Sa
 
 struct TaskOptions {
   std::string list, task;
-  std::string found;  // a folder of `tune --compile-only` instead of a search; "": none
+  // Instead of a search: a folder of `tune --compile-only`, or a database, whose fastest kernel is taken.
+  std::string found, database;
   int finalists = 10;
   std::vector<int> skip;  // finalists that ended the process before
   double seconds = 6;     // for the comparison
@@ -35,8 +36,9 @@ struct TaskOptions {
   double limit = 460;     // for all of it: half of it ends the search, three quarters the trials, with what they have
 };
 // {"finalist", "us", "problem"} for each, then {"task", "target", "us", ..., "against": [...]} for the best one, in
-// turn with a library; without times where it could not be timed. False: no kernel is right.
-bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say);
+// turn with a library; without times where it could not be timed. Wrong: no kernel is right. Poisoned: after the latest
+// row the device answers this process no more.
+ExitCode run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say);
 // Names of the list's tasks; empty after messages.
 std::vector<std::string> tasks_of(const std::string& list);
 

@@ -17,6 +17,8 @@
 #include "runtime/export/finalist_files.h"
 #include "runtime/measure/found_device.h"
 #include "sampler/search/finalists.h"
+#include "sampler/search/trial.h"
+#include "sampler/tasks/best_kernel.h"
 
 namespace tw::gpu_bench {
 namespace {
@@ -65,27 +67,43 @@ TriedKernels read_kernels(const std::string& folder, const TuneTask& task, int c
   return out;
 }
 
+// The fastest that a database has of the task.
+TriedKernels best_of_database(const std::string& path, const TuneTask& task) {
+  TriedKernels out;
+  std::optional<Database> database = bench::database_of(path, DatabaseMode::Read);
+  if (!database) return out.problem = cat("cannot read ", path), out;
+  std::optional<StoredKernel> best = best_kernel(*database, task, task.name, out.problem);
+  if (!best) return out;
+  BuiltKernel built = loadable({std::move(best->kernel), ""}, task.target);
+  if (!built.kernel) return out.problem = built.problem, out;
+  out.kernels.push_back({std::move(*built.kernel), best->record.seconds});
+  return out;
+}
+
 class TaskRun {
  public:
   TaskRun(device::Device& device, const TaskOptions& options, const Say& say)
       : device_(device), options_(options), say_(say), clock_(device) {}
 
-  bool run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
+  ExitCode run(const TuneTask& task, const TaskEntry& entry, const rules::Library& library, const std::string& rules) {
     double begin = seconds_now();
-    TriedKernels found =
-        options_.found.empty() ? search(task, library, rules) : read_kernels(options_.found, task, options_.finalists);
+    TriedKernels found = !options_.database.empty() ? best_of_database(options_.database, task)
+                         : !options_.found.empty()  ? read_kernels(options_.found, task, options_.finalists)
+                                                    : search(task, library, rules);
     std::string error = found.problem;
     if (error.empty()) problem_ = Problem::make(device_, entry, task.program.program, error);
-    if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), false;
+    if (!problem_) return say_({{"skipped", task.name}, {"problem", error}}), Wrong;
     if (!options_.is_once) choose_library();
     for (std::size_t i = 0; i < found.kernels.size(); ++i) {
       if (best_ && seconds_now() - begin > 0.75 * options_.limit) break;
-      if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) == options_.skip.end())
-        try_one(found.kernels[i], i);
+      if (std::find(options_.skip.begin(), options_.skip.end(), static_cast<int>(i)) != options_.skip.end()) continue;
+      try_one(found.kernels[i], i);
+      // A kernel that faults takes the context with it.
+      if (!device::Memory(device_, 16).is_there()) return Poisoned;
     }
-    if (options_.is_once) return true;
-    if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), false;
-    return compare(task, found.kernels[best_index_]);
+    if (options_.is_once) return Done;
+    if (!best_) return say_({{"skipped", task.name}, {"problem", "no finalist runs and is right"}}), Wrong;
+    return compare(task, found.kernels[best_index_]) ? Done : Wrong;
   }
 
  private:
@@ -143,7 +161,10 @@ class TaskRun {
       seconds = clock_.median_of(contestant(*loaded), code);
       if (code != 0) problem = device::error_text(code);
     }
-    say_({{"finalist", index}, {"us", seconds * 1e6}, {"predicted_us", tried.predicted_seconds * 1e6}, {"problem", problem}});
+    say_({{"finalist", index},
+          {"us", seconds * 1e6},
+          {"predicted_us", tried.predicted_seconds * 1e6},
+          {"problem", problem}});
     if (!problem.empty() || (best_ && seconds >= best_seconds_)) return;
     best_ = std::move(loaded), best_seconds_ = seconds, best_index_ = index, best_error_ = error;
   }
@@ -221,17 +242,17 @@ class TaskRun {
 
 }  // namespace
 
-bool run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say) {
+ExitCode run_task(device::Device& device, const std::string& device_name, const TaskOptions& options, const Say& say) {
   std::optional<LoadedList> list = bench::list_of(options.list);
-  if (!list) return say({{"skipped", options.task}, {"problem", "the task list has errors"}}), false;
+  if (!list) return say({{"skipped", options.task}, {"problem", "the task list has errors"}}), Wrong;
   for (std::size_t i = 0; i < list->tasks.size(); ++i) {
     TuneTask& task = list->tasks[i];
     if (task.name != options.task) continue;
     if (std::string wrong = set_target(task.target, device_name); !wrong.empty())
-      return say({{"skipped", options.task}, {"problem", wrong}}), false;
+      return say({{"skipped", options.task}, {"problem", wrong}}), Wrong;
     return TaskRun(device, options, say).run(task, list->list.tasks[i], list->library, list->list.rules.value);
   }
-  return say({{"skipped", options.task}, {"problem", "the list has no such task"}}), false;
+  return say({{"skipped", options.task}, {"problem", "the list has no such task"}}), Wrong;
 }
 
 std::vector<std::string> tasks_of(const std::string& list) {

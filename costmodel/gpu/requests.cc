@@ -5,7 +5,8 @@
 namespace tw {
 namespace {
 
-constexpr double kBanks = 32, kSectorsPerWavefront = 4;
+constexpr double kBanks = 32;
+constexpr i64 kSectorsOfLine = 4;          // of L1
 constexpr i64 kWord = 4;                   // bytes of a bank
 constexpr i64 kMmaRow = 16, kMmaRows = 8;  // bytes of a row of a piece of an operand, and its rows
 constexpr i64 kLdmatrix = 4;               // pieces that come at once
@@ -26,11 +27,25 @@ std::optional<XorLayout> layout_of(const FlatBuffer& buffer, i64 row) {
   return layout;
 }
 
-double words_of_fullest_bank(const std::vector<i64>& words) {
+void keep_different(std::vector<i64>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+double words_of_fullest_bank(std::vector<i64>& words) {
+  keep_different(words);
   int used[static_cast<int>(kBanks)] = {}, most = 0;
   for (i64 word : words)
     most = std::max(most, ++used[static_cast<std::size_t>(word) % static_cast<std::size_t>(kBanks)]);
   return most;
+}
+
+// Of sorted sectors.
+double lines_of(const std::vector<i64>& sectors) {
+  double lines = 0;
+  for (std::size_t i = 0; i < sectors.size(); ++i)
+    lines += i == 0 || sectors[i] / kSectorsOfLine != sectors[i - 1] / kSectorsOfLine;
+  return lines;
 }
 
 }  // namespace
@@ -66,8 +81,8 @@ double Requests::add_access(const StoreLoops& store, const FlatAccess& access, K
     return requests / (scope_of(program, access) == Scope::Shared ? kLdmatrix : 1);
   }
   double turns = wavefronts(store, access, width);
-  bool is_past_l1 = store.async_width > 0 && !access.is_write && static_cast<double>(width) * each >= kWidestLoad;
-  kernel.shared += is_past_l1 ? 0 : requests * store.warps * turns;
+  if (store.async_width > 0) turns = access.is_write ? 1 : 0;
+  kernel.shared += requests * store.warps * turns;
   if (access.is_write && scope_of(program, access) == Scope::Global && store.flat.share > 0)
     stored_bytes_ += requests / store.flat.share * store.warps * static_cast<double>(words_.size()) * kSector;
   return requests;
@@ -92,8 +107,8 @@ i64 Requests::find_offsets(const StoreLoops& store, const FlatAccess& access, La
   return row;
 }
 
-// Of the first warp's request, counted: for shared memory by the words of the fullest bank, for global memory by
-// sectors. Of what is read, equal words are brought once. After lanes_.start().
+// Of the first warp's request, counted: for shared memory by the words of the fullest bank, for global memory by lines.
+// After lanes_.start().
 double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width) {
   const FlatBuffer& buffer = store.program.buffers[access.buffer];
   bool is_shared = buffer.buffer->scope == Scope::Shared;
@@ -101,7 +116,7 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
   i64 row = find_offsets(store, access, offsets);
   i64 each = static_cast<i64>(buffer.element_bytes), unit = is_shared ? kWord : static_cast<i64>(kSector);
   std::optional<XorLayout> layout = is_shared ? layout_of(buffer, row) : std::nullopt;
-  i64 at_once = is_shared && access.is_write ? std::max<i64>(1, kLanes * unit / std::max(unit, width * each)) : kLanes;
+  i64 at_once = is_shared ? std::max<i64>(1, kLanes * unit / std::max(unit, width * each)) : kLanes;
   double rounds = 0;
   words_.clear();
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -111,10 +126,9 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
     if (layout && first >= 0) first = layout->place(first);
     for (i64 word = first / unit; word <= (first + width * each - 1) / unit; ++word) words_.push_back(word);
   }
-  std::sort(words_.begin(), words_.end());
-  words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
-  if (!is_shared) return std::max(1.0, static_cast<double>(words_.size()) / kSectorsPerWavefront);
-  return std::max(1.0, rounds + words_of_fullest_bank(words_));
+  if (is_shared) return std::max(1.0, rounds + words_of_fullest_bank(words_));
+  keep_different(words_);
+  return std::max(1.0, lines_of(words_));
 }
 
 // Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.
@@ -143,8 +157,8 @@ double Requests::lanes_apart(const FlatProgram& program, const FlatAccess& acces
     for (std::size_t l = 0; l < kLanes; ++l) offsets[l] = offsets[l] * static_cast<i64>(dims[d].extent) + index[l];
   }
   words_.assign(offsets.begin(), offsets.end());
-  std::sort(words_.begin(), words_.end());
-  return static_cast<double>(std::unique(words_.begin(), words_.end()) - words_.begin());
+  keep_different(words_);
+  return static_cast<double>(words_.size());
 }
 
 }  // namespace tw

@@ -6,10 +6,11 @@
 // pieces of 8 rows by 16 bytes at once, and a piece that several lanes name comes once.
 //
 // The requests of a warp's lanes are served together, one wavefront a cycle (`KernelEstimate::shared`). In shared
-// memory a request takes as many wavefronts as the fullest bank has different words of it. A warp's words are counted
-// for its first request, lane by lane, with the padding and the layout of the buffer. Elements of 8 and 16 bytes are
-// written by halves and quarters of the warp. In global memory a wavefront brings four sectors of 32 bytes.
-// Asynchronous copies of 16 bytes do not go through L1 on their way from global memory.
+// memory a request takes as many wavefronts as the fullest bank has different words of it, with the padding and the
+// layout of the buffer. Elements of 8 and 16 bytes are moved by halves and quarters of the warp, each by itself, though
+// all of them name the same words. In global memory a wavefront brings what is asked of a line of 128 bytes. An
+// asynchronous copy takes one wavefront for each of its requests. An H100 counts within 16 % of this for products in
+// f32 and 8 % for a product of halves (docs/log/2026-11-27-gpu.md).
 #pragma once
 #include <array>
 #include <vector>

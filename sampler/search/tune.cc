@@ -26,6 +26,12 @@
 namespace tw {
 namespace {
 
+// Are there cores that its kernels leave alone while they are measured? Kernels with several threads take all of them,
+// and so do OpenCL devices that are processors.
+bool leaves_cores(const TuneTask& task) {
+  return task.target.kind == TargetKind::Cuda || (task.target.threads == 1 && !is_device(task.target));
+}
+
 class Tuner {
  public:
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
@@ -39,11 +45,8 @@ class Tuner {
         stop_(stop),
         begin_(seconds_now()),
         search_(options) {
-    // Kernels with several threads are measured while nothing else runs; others leave a core to the search.
     int cores = usable_threads();
-    overlapped_ = options.overlaps && cores > 1 && std::all_of(tasks.begin(), tasks.end(), [](const TuneTask& t) {
-                    return t.target.threads == 1 && !is_device(t.target);
-                  });
+    overlapped_ = options.overlaps && cores > 1 && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
     int threads = options.threads > 0 ? options.threads
                   : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
                                       : cores;

@@ -285,9 +285,9 @@ TEST_F(GpuBenchProgram, ATaskIsCheckedAndTimed) {
 // Kernels that were compiled elsewhere: no search, and those of other workloads or other GPUs are not taken.
 TEST_F(GpuBenchProgram, KernelsOfAFolderAreTried) {
   test::write_file(folder_.path() + "/list.yaml", kList);
-  Finished made = test::run_program({TW_BINARY_DIR "/tracewright", "tune", "list.yaml", "--compile-only", "--finalists",
-                                     "2", "--output", "found"},
-                                    {.folder = folder_.path()});
+  Finished made = test::run_program(
+      {TW_BINARY_DIR "/tracewright", "tune", "list.yaml", "--compile-only", "--finalists", "2", "--output", "found"},
+      {.folder = folder_.path()});
   ASSERT_EQ(made.code, 0) << made.out << made.err;
   Finished finished = run_task({}, "3", {"--found", "found"});
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
