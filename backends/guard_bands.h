@@ -9,7 +9,7 @@
 
 namespace tw::device {
 
-constexpr std::size_t kBand = 4096;  // bytes; also what sub-buffers of OpenCL must be aligned to, at most
+constexpr std::size_t kBand = 1 << 20;  // bytes; a multiple of what sub-buffers of OpenCL must be aligned to
 constexpr u8 kBandByte = 0x5c;
 
 // Bytes between the bands. A buffer of nothing has one.

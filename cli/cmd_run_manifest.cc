@@ -67,7 +67,7 @@ Record record_of(const FinalistFile& finalist, const TraceFile& file, const std:
   Record record{.workload = finalist.workload, .target = finalist.target, .seed = finalist.seed};
   record.task = finalist.task;
   record.program = finalist.program;
-  record.object = to_hex(object_hash(finalist.kernel));
+  record.object = finalist.object.empty() ? to_hex(object_hash(finalist.kernel)) : finalist.object;
   record.version = TW_VERSION;
   record.host = host;
   record.trace = file.trace.print(0);

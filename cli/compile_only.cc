@@ -17,6 +17,7 @@
 #include "runtime/store/trace_file.h"
 #include "sampler/search/emulation_gate.h"
 #include "sampler/search/finalists.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 namespace {
@@ -52,6 +53,7 @@ FinalistFile as_file(const TuneTask& task, const Finalist& finalist, int rank, u
                    .target = key.target,
                    .device = device->name,
                    .nvrtc = cuda::nvrtc_version(errors).value_or(""),
+                   .object = to_hex(object_hash(finalist.source)),
                    .seed = seed,
                    .predicted_seconds = finalist.seconds,
                    .emulation = !finalist.is_checked            ? "interrupted"

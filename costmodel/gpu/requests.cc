@@ -1,12 +1,14 @@
 #include "costmodel/gpu/requests.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tw {
 namespace {
 
 constexpr double kBanks = 32;
 constexpr i64 kSectorsOfLine = 4;          // of L1
+constexpr double kPartSector = 6;          // how much more L2 has to do for a sector that is written in part
 constexpr i64 kWord = 4;                   // bytes of a bank
 constexpr i64 kMmaRow = 16, kMmaRows = 8;  // bytes of a row of a piece of an operand, and its rows
 constexpr i64 kLdmatrix = 4;               // pieces that come at once
@@ -83,8 +85,10 @@ double Requests::add_access(const StoreLoops& store, const FlatAccess& access, K
   double turns = wavefronts(store, access, width);
   if (store.async_width > 0) turns = access.is_write ? 1 : 0;
   kernel.shared += requests * store.warps * turns;
-  if (access.is_write && scope_of(program, access) == Scope::Global && store.flat.share > 0)
-    stored_bytes_ += requests / store.flat.share * store.warps * static_cast<double>(words_.size()) * kSector;
+  if (access.is_write && scope_of(program, access) == Scope::Global && store.flat.share > 0) {
+    double sectors = static_cast<double>(words_.size()) + kPartSector * partial_sectors(store, access, width);
+    stored_bytes_ += requests / store.flat.share * store.warps * sectors * kSector;
+  }
   return requests;
 }
 
@@ -129,6 +133,25 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
   if (is_shared) return std::max(1.0, rounds + words_of_fullest_bank(words_));
   keep_different(words_);
   return std::max(1.0, lines_of(words_));
+}
+
+// How many sectors of global memory the first warp's request writes in part. After lanes_.start().
+double Requests::partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width) const {
+  Lanes offsets{};
+  find_offsets(store, access, offsets);
+  i64 each = static_cast<i64>(store.program.buffers[access.buffer].element_bytes), sector = static_cast<i64>(kSector);
+  std::map<i64, i64> written;  // bytes of a sector
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (!lanes_.is_active(lane)) continue;
+    i64 at = offsets[static_cast<std::size_t>(lane)] * each;
+    for (i64 end = at + width * each; at < end;) {
+      i64 next = std::min(end, (at / sector + 1) * sector);
+      written[at / sector] += next - at;
+      at = next;
+    }
+  }
+  return static_cast<double>(
+      std::count_if(written.begin(), written.end(), [&](const auto& one) { return one.second < sector; }));
 }
 
 // Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.

@@ -28,12 +28,14 @@ class Requests {
   // Adds those of a store: the wavefronts of a block to `kernel`, and the instructions of a thread to `instructions`.
   // `variables`: Program::next_var.
   void add(const StoreLoops& store, u32 variables, KernelEstimate& kernel, double& instructions);
-  // Bytes that a block writes to global memory by the store added last: all sectors of each request.
+  // Bytes that a block writes to global memory by the store added last: all sectors of each request, and seven times
+  // those that a request writes in part, as an H100 takes for them.
   double stored_bytes() const { return stored_bytes_; }
 
  private:
   double add_access(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel);
   double wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width);
+  double partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width) const;
   double wavefronts_of_piece(const StoreLoops& store, const FlatAccess& access);
   double lanes_apart(const FlatProgram& program, const FlatAccess& access);
   i64 find_offsets(const StoreLoops& store, const FlatAccess& access, Lanes& offsets) const;

@@ -53,6 +53,7 @@ json::object to_json(const FinalistFile& finalist) {
       {"target", finalist.target},
       {"device", finalist.device},
       {"nvrtc", finalist.nvrtc},
+      {"object", finalist.object},
       {"seed", finalist.seed},
       {"predicted_us", finalist.predicted_seconds * 1e6},
       {"emulation", finalist.emulation},
@@ -222,6 +223,7 @@ FinalistFile read_finalist(Reader& reader, const Spot& at, const std::string& fo
   out.target = reader.text(reader.member(at, "target"));
   out.device = reader.text(reader.member(at, "device"));
   if (reader.has(at, "nvrtc")) out.nvrtc = reader.text(reader.member(at, "nvrtc"));
+  if (reader.has(at, "object")) out.object = reader.text(reader.member(at, "object"));
   out.predicted_seconds = reader.number(reader.member(at, "predicted_us")) * 1e-6;
   out.emulation = reader.text(reader.member(at, "emulation"));
   out.seed = reader.count(reader.member(at, "seed"));

@@ -18,8 +18,8 @@ namespace {
 
 // Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial
 // is spent.
-bool is_same_code(const TaskState& state, const Kernel& kernel, Record& record) {
-  auto known = state.objects.find(object_hash(kernel));
+bool is_same_code(const TaskState& state, const Hash128& object, Record& record) {
+  auto known = state.objects.find(object);
   if (known == state.objects.end()) return false;
   record.status = Record::same_code;
   record.error = cat("as record ", known->second);
@@ -173,14 +173,15 @@ BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler&
   } else {
     // The search has built it, but postprocessors of plugins may do now what they did not then.
     Result<Trace> trace = full_trace(state.space, trial.candidate);
-    if (!trace) return {{{}, to_string(trace.rejected())}, {}, {}};
+    if (!trace) return {.built = {{}, to_string(trace.rejected())}};
     made.trace = trace->print(0);
     CandidateBuilder builder(state.space);
     Candidate copy = trial.candidate;
     Result<Program> program = builder.build(copy, nullptr);
-    if (!program) return {{{}, to_string(program.rejected())}, {}, std::move(made.trace)};
+    if (!program) return {.built = {{}, to_string(program.rejected())}, .trace = std::move(made.trace)};
     made.built = build_kernel(*program, target, compiler, &made.times);
   }
+  if (made.built.kernel) made.object = object_hash(*made.built.kernel);
   double begin = seconds_now();
   made.built = loadable(std::move(made.built), target);
   made.times.compile_seconds += seconds_now() - begin;
@@ -254,11 +255,11 @@ void BatchRunner::run_trial(TaskState& state, const Batch& batch, Trial& trial, 
   Record& record = trial.record;
   fill_record(state, batch.generation, trial);
   record.trace = std::move(made.trace);
-  if (built.kernel) record.object = to_hex(object_hash(*built.kernel));
+  if (built.kernel) record.object = to_hex(made.object);
   bool is_code_of_last = measured_ && !record.object.empty() && measured_->record.object == record.object;
   if (is_code_of_last || !built.kernel || !how_.beside_the_search) store_measured(state, batch);
   // Where results come from elsewhere, what is known of a program must not depend on what was measured before it.
-  if (built.kernel && !options_.known && is_same_code(state, *built.kernel, record)) {
+  if (built.kernel && !options_.known && is_same_code(state, made.object, record)) {
     store_measured(state, batch);
     store(trial);
     return;

@@ -28,7 +28,8 @@ struct Trial {
 struct BuiltTrial {
   BuiltKernel built;
   BuildTimes times;
-  std::string trace;  // the whole one, as text
+  std::string trace;    // the whole one, as text
+  Hash128 object = {};  // of its code: object_hash
 };
 
 struct Batch {
