@@ -38,6 +38,11 @@ class Device {
   // more: then false.
   bool answers() const;
   i64 memory_bytes() const;  // of all its memory; 0 if the driver does not say
+  // The clock of its multiprocessors, now and at most; 0 = not known.
+  int clock_mhz() const;
+  int most_clock_mhz() const;
+  // What holds the clock down beside a limit of power, as "heat"; "" = nothing that is known.
+  std::string slowdown() const;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();

@@ -183,7 +183,8 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
     if (!one.problem.empty()) return one;
     double share = 1.0 / options.seeds;
     mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;
-    mean.accuracy.pairwise += one.accuracy.pairwise * share, mean.accuracy.recall += one.accuracy.recall * share;
+    mean.accuracy.pairwise += one.accuracy.pairwise * share, mean.accuracy.rank += one.accuracy.rank * share;
+    mean.accuracy.recall += one.accuracy.recall * share;
     mean.accuracy.k = one.accuracy.k, mean.accuracy.groups = one.accuracy.groups;
     mean.training_seconds += one.training_seconds * share, mean.scoring_seconds += one.scoring_seconds * share;
   }
@@ -204,20 +205,22 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
                     {"top1", json_number(share(found.top1))},
                     {"top5", json_number(share(found.top5))},
                     {"pairwise", json_number(share(found.pairwise))},
+                    {"rank", json_number(share(found.rank))},
                     {"recall", json_number(share(found.recall))},
                     {"recall_at", found.k},
                     {"features", row.model == kDraft ? "" : name_of(feature_kind_of(row.model))},
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6}});
     table.push_back({row.model, name_of(row.holdout), shown(found.top1), shown(found.top5), shown(found.pairwise),
-                     shown(found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
+                     shown(found.rank), shown(found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
   if (options.json)
     print_json({{"models", json}});
   else
-    print_table({"model", "split", "top-1", "top-5", "pairs", cat("recall@", options.recall), "training", "a score"},
-                table);
+    print_table(
+        {"model", "split", "top-1", "top-5", "pairs", "rank", cat("recall@", options.recall), "training", "a score"},
+        table);
 }
 
 int evaluate_all(const Options& options) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 
 namespace tw {
 namespace {
@@ -40,6 +41,33 @@ double pairs_in_order(const std::vector<Entry>& entries) {
   return right / all;
 }
 
+// Ranks of values, the lowest first; equal ones get the mean of theirs.
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (std::size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + end - 1) / 2;
+  }
+  return ranks;
+}
+
+// 0 if all scores are equal.
+double rank_correlation(const std::vector<Entry>& entries) {
+  std::vector<double> slowness, seconds;
+  for (const Entry& entry : entries)
+    slowness.push_back(-static_cast<double>(entry.score)), seconds.push_back(entry.seconds);
+  std::vector<double> a = ranks_of(slowness), b = ranks_of(seconds);
+  double mean = static_cast<double>(entries.size() - 1) / 2, both = 0, of_a = 0, of_b = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    both += (a[i] - mean) * (b[i] - mean);
+    of_a += (a[i] - mean) * (a[i] - mean), of_b += (b[i] - mean) * (b[i] - mean);
+  }
+  return of_a > 0 && of_b > 0 ? both / std::sqrt(of_a * of_b) : 0;
+}
+
 double recall_at(const std::vector<Entry>& entries, std::size_t k) {
   std::vector<double> sorted;
   for (const Entry& entry : entries) sorted.push_back(entry.seconds);
@@ -68,10 +96,11 @@ Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds
     sum.top1 += speed_of_best(entries, fastest, 1);
     sum.top5 += speed_of_best(entries, fastest, 5);
     sum.pairwise += pairs_in_order(entries);
+    sum.rank += rank_correlation(entries);
     sum.recall += recall_at(entries, std::min<std::size_t>(k, entries.size() / 2));
   }
   if (sum.groups == 0) return sum;
-  for (double* share : {&sum.top1, &sum.top5, &sum.pairwise, &sum.recall}) *share /= sum.groups;
+  for (double* share : {&sum.top1, &sum.top5, &sum.pairwise, &sum.rank, &sum.recall}) *share /= sum.groups;
   return sum;
 }
 

@@ -24,13 +24,15 @@ int folds_in(std::span<const int> fold) { return fold.empty() ? 0 : *std::max_el
 // Adds the accuracy of one fold to a sum over groups.
 void add(Accuracy& sum, const Accuracy& part) {
   sum.top1 += part.top1 * part.groups, sum.top5 += part.top5 * part.groups;
-  sum.pairwise += part.pairwise * part.groups, sum.recall += part.recall * part.groups;
+  sum.pairwise += part.pairwise * part.groups, sum.rank += part.rank * part.groups;
+  sum.recall += part.recall * part.groups;
   sum.k = part.k, sum.groups += part.groups;
 }
 
 Accuracy mean_of(Accuracy sum) {
   double groups = std::max(1, sum.groups);
-  sum.top1 /= groups, sum.top5 /= groups, sum.pairwise /= groups, sum.recall /= groups;
+  sum.top1 /= groups, sum.top5 /= groups, sum.pairwise /= groups, sum.rank /= groups;
+  sum.recall /= groups;
   return sum;
 }
 

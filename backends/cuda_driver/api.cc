@@ -53,6 +53,7 @@ struct Loading {
     load(api.init, "cuInit");
     load(api.driver_version, "cuDriverGetVersion");
     load(api.error_string, "cuGetErrorString");
+    api.device_bus_id = reinterpret_cast<decltype(api.device_bus_id)>(dlsym(library, "cuDeviceGetPCIBusId"));
     load(api.device_count, "cuDeviceGetCount");
     load(api.device_get, "cuDeviceGet");
     load(api.device_name, "cuDeviceGetName");

@@ -57,6 +57,7 @@ struct Api {
   Code (*allocate)(Address* address, std::size_t bytes);
   Code (*release)(Address address);
   Code (*copy_in)(Address to, const void* from, std::size_t bytes);
+  Code (*device_bus_id)(char* to, int length, int device);  // may be null
   Code (*copy_out)(void* to, Address from, std::size_t bytes);
   Code (*set_bytes)(Address to, unsigned char value, std::size_t bytes);
   Code (*set_bytes_async)(Address to, unsigned char value, std::size_t bytes, Handle stream);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda_driver/native.h"
+#include "backends/cuda_driver/nvml.h"
 #include "backends/guard_bands.h"
 #include "dsl/base/text.h"
 
@@ -18,6 +19,7 @@ struct Device::State {
   int device = -1;
   cuda::Handle context = nullptr, stream = nullptr;
   cuda::Handle begin = nullptr, end = nullptr;  // events
+  std::unique_ptr<cuda::ClockWatch> clock;
 };
 
 struct Memory::State {
@@ -122,6 +124,9 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
   for (cuda::Handle* event : {&state_->begin, &state_->end}) {
     if (code == 0) code = api.event_create(event, 0);
   }
+  char bus_id[32] = "";
+  if (code == 0 && api.device_bus_id && api.device_bus_id(bus_id, sizeof bus_id, state_->device) == 0)
+    state_->clock = std::make_unique<cuda::ClockWatch>(bus_id);
   if (code != 0)
     error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
 }
@@ -130,6 +135,10 @@ i64 Device::memory_bytes() const {
   std::size_t bytes = 0;
   return driver().device_memory(&bytes, state_->device) == 0 ? static_cast<i64>(bytes) : 0;
 }
+
+int Device::clock_mhz() const { return state_->clock ? state_->clock->mhz() : 0; }
+int Device::most_clock_mhz() const { return state_->clock ? state_->clock->most_mhz() : 0; }
+std::string Device::slowdown() const { return state_->clock ? state_->clock->slowdown() : ""; }
 
 Device::~Device() {
   if (!state_->context) return;

@@ -186,6 +186,10 @@ Device::~Device() {
   if (state_->context) cl().release_context(state_->context);
 }
 
+int Device::clock_mhz() const { return 0; }
+int Device::most_clock_mhz() const { return 0; }
+std::string Device::slowdown() const { return ""; }
+
 bool Device::answers() const { return cl().finish(state_->queue) == CL_SUCCESS; }
 
 Memory::Memory(Device& device, i64 bytes) : bytes_(bytes) {

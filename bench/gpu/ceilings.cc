@@ -65,6 +65,29 @@ void copies(Clock& clock, Steps& steps, const Say& say) {
   say_ceiling(say, "set 1 GiB", "GB/s", 1.0 * kBytes, clock.interleave({set}, options)[0], "cuMemsetD8Async");
 }
 
+// What a kernel that does nothing takes as a node of a graph: so much of every kernel's time is that of its launch.
+void launches(Clock& clock, Steps& steps, const Say& say) {
+  const char* name = "kernel that does nothing, in a graph";
+  if (!steps.begin(name)) return;
+  constexpr char kNothing[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+  std::string error;
+  const cuda::Api* api = cuda::api(error);
+  cuda::Handle module = nullptr, function = nullptr;
+  int code = api->load_module(&module, kNothing);
+  if (code == 0) code = api->find_function(&function, module, "nothing");
+  if (code != 0) return say({{"skipped", name}, {"problem", device::error_text(code)}});
+  cuda::LaunchConfig config{};
+  config.grid[0] = config.grid[1] = config.grid[2] = config.block[1] = config.block[2] = 1;
+  config.block[0] = 32;
+  config.stream = clock.stream();
+  Contestant nothing{"nothing", "", [&] { return api->launch(&config, function, nullptr, nullptr); }};
+  Times times = clock.interleave({nothing}, {.cold_rounds = 0})[0];
+  api->unload_module(module);
+  if (!times.problem.empty()) return say({{"skipped", name}, {"problem", times.problem}});
+  double us = times.median * 1e6;
+  say({{"ceiling", name}, {"unit", "us"}, {"value", us}, {"us", us}, {"detail", "part of the time of every kernel"}});
+}
+
 struct ProductRow {
   const char* type;
   Precision precision;
@@ -173,7 +196,7 @@ ExitCode run_conformance(device::Device& device, const std::string& expected_fil
 ExitCode run_ceilings(device::Device& device, const std::string& after, const Say& say) {
   Steps steps(device, after, say);
   Clock clock(device);
-  for (auto step : {copies, products, convolutions}) step(clock, steps, say);
+  for (auto step : {copies, launches, products, convolutions}) step(clock, steps, say);
   return steps.is_poisoned() ? Poisoned : Done;
 }
 

@@ -237,7 +237,7 @@ int run(int count, char** words) {
   app.add_option("--device", options.device, "number of the GPU")->check(CLI::NonNegativeNumber);
   app.add_option("--finalists", options.finalists, "kernels of each task that are tried")->check(CLI::Range(1, 1000));
   app.add_option("--pytorch", options.pytorch,
-                 "times of PyTorch, as pytorch_rows.py prints them, to stand beside ours");
+                 "times of PyTorch, as pytorch_times.py prints them, to stand beside ours");
   app.add_option("--emulate", options.emulate, "write the emulator's results to this file, and do nothing else");
   app.add_option("--section", options.section)->group("");
   app.add_option("--after", options.after)->group("");

@@ -139,8 +139,8 @@ void Report::print() const {
         std::printf("WRONG  %s: %s\n", text(row, "case"), text(row, "problem"));
       if (row.contains("skipped")) std::printf("skipped  %s: %s\n", text(row, "skipped"), text(row, "problem"));
       if (row.contains("ceiling"))
-        ceilings.push_back(
-            {text(row, "ceiling"), show_number(number(row, "value"), 0), text(row, "unit"), text(row, "detail")});
+        ceilings.push_back({text(row, "ceiling"), show_number(number(row, "value"), number(row, "value") < 10 ? 2 : 0),
+                            text(row, "unit"), text(row, "detail")});
       if (row.contains("task")) add_task(row, tasks);
     }
   }

@@ -17,7 +17,7 @@ class Report {
   Report(std::string device_name, std::string json_file)
       : device_name_(std::move(device_name)), json_file_(std::move(json_file)) {}
 
-  // Times of PyTorch by pytorch_rows.py, one JSON object a line, to stand beside ours. False with why in `error`.
+  // Times of PyTorch by pytorch_times.py, one JSON object a line, to stand beside ours. False with why in `error`.
   bool read_pytorch(const std::string& path, std::string& error);
   // Takes over what an earlier run wrote of parts that were right; their names.
   std::set<std::string> take_done();

@@ -27,7 +27,7 @@ struct FinalistFile {
   std::string program;         // normalized hash of the scheduled one
   std::string target, device;  // canonical text; name of the description that it was ranked for
   std::string nvrtc;           // version of what compiled it, "13.0"; "" of older manifests
-  std::string object;  // object_hash of its source; "" of older manifests
+  std::string object;          // object_hash of its source; "" of older manifests
   u64 seed = 0;
   double predicted_seconds = 0;
   std::string emulation;                // "right", or why the emulator could not run it

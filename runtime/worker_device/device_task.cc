@@ -43,11 +43,31 @@ BoundKernel sampled(device::LoadedKernel& kernel) {
   return {.pool = &kernel, .timed = run_timed, .is_undisturbed = device::kTimesAreTheDevices};
 }
 
-// A device that has waited for the host needs a while for its clock rate: until two samples agree, or so long. 0, or
-// the driver's answer.
-int warm_up(device::LoadedKernel& kernel) {
-  constexpr double kSeconds = 0.05, kSampleNanoseconds = 5e5, kAgree = 0.02;
+// Tells when the clock of a device that has waited for the host has risen: it is near the most, or has not risen for a
+// while. Where the device does not tell its clock, that while must do.
+class ClockRise {
+ public:
+  explicit ClockRise(const device::Device& gpu) : gpu_(gpu) {}
+  bool is_over() {
+    constexpr double kNear = 0.97, kWhile = 0.02;
+    i64 now = monotonic_nanoseconds();
+    int mhz = gpu_.clock_mhz();
+    if (mhz > highest_) highest_ = mhz, risen_ = now;
+    bool is_near = mhz > 0 && mhz >= kNear * gpu_.most_clock_mhz();
+    return is_near || static_cast<double>(now - risen_) > kWhile * 1e9;
+  }
+
+ private:
+  const device::Device& gpu_;
+  int highest_ = 0;
+  i64 risen_ = monotonic_nanoseconds();
+};
+
+// Until two samples agree and the clock has risen, or so long. 0, or the driver's answer.
+int warm_up(const device::Device& gpu, device::LoadedKernel& kernel) {
+  constexpr double kSeconds = 0.5, kSampleNanoseconds = 5e5, kAgree = 0.02;
   constexpr int kMostCalls = 64;
+  ClockRise rise(gpu);
   i64 begin = monotonic_nanoseconds(), took = 0;
   int code = kernel.run(1, took);
   int calls = static_cast<int>(
@@ -55,7 +75,8 @@ int warm_up(device::LoadedKernel& kernel) {
   for (i64 before = 0; code == 0 && static_cast<double>(monotonic_nanoseconds() - begin) < kSeconds * 1e9;
        before = took) {
     code = kernel.run(calls, took);
-    if (std::abs(static_cast<double>(took - before)) < kAgree * static_cast<double>(took)) break;
+    bool has_risen = rise.is_over();
+    if (has_risen && std::abs(static_cast<double>(took - before)) < kAgree * static_cast<double>(took)) break;
   }
   return code;
 }
@@ -233,11 +254,16 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
   auto log = std::make_unique<SampleLog>();
   BoundKernel timed = sampled(*candidate.kernel), other;
   if (incumbent) other = sampled(*incumbent->kernel);
-  if (int code = device::kTimesAreTheDevices ? warm_up(*candidate.kernel) : 0; code != 0) return fail_run(result, code);
+  if (int code = device::kTimesAreTheDevices ? warm_up(worker_.gpu, *candidate.kernel) : 0; code != 0)
+    return fail_run(result, code);
   take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
   if (log->returned != 0) return fail_run(result, log->returned);
   std::vector<Sample> samples(log->samples, log->samples + log->count);
   evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
+  if (std::string why = worker_.gpu.slowdown(); !why.empty()) {
+    result.status = MeasureStatus::Noisy;
+    result.message = cat("the device is slowed down by ", why);
+  }
   for (int i = 0; i < kDeviceTimings; ++i) {
     double seconds = 0;
     if (int code = candidate.kernel->run(seconds); code != 0) return fail_run(result, code);

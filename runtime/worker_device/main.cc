@@ -107,8 +107,8 @@ std::string variable(const char* name) {
 // where drivers keep compiled kernels and talk to devices. Memory: CUDA reserves terabytes of address space and pins
 // what it shares with the device, so neither RLIMIT_AS nor RLIMIT_DATA can be set for a driver. Listing devices is not
 // confined: it runs nobody's code, and NVIDIA's driver may start a set-user-id program then that makes its device
-// files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not work under this. It was tried with PoCL and a stub of
-// CUDA's driver, not with NVIDIA's.
+// files. TRACEWRIGHT_UNCONFINED=1 is for drivers that do not work under this. It was tried with PoCL and
+// with NVIDIA's driver 580.
 std::string confine_driver(const std::string& output_folder) {
   if (variable("TRACEWRIGHT_UNCONFINED") == "1") return "";
   std::vector<std::string> writable = {"/dev",

@@ -58,8 +58,8 @@ inline constexpr double kReferencePoints = 1.5e9;  // a few seconds of one core
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
                             u64 seed, const std::function<bool()>& stop = {});
 
-// Of what build_kernel() gives: object code, or for a device the source (NVRTC does not always make the same machine code
-// of it). Two kernels of a target with the same hash do the same.
+// Of what build_kernel() gives: object code, or for a device the source (NVRTC does not always make the same machine
+// code of it). Two kernels of a target with the same hash do the same.
 Hash128 object_hash(const Kernel& kernel);
 
 // Status, message and times of a measurement, in its record.

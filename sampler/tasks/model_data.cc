@@ -6,11 +6,13 @@
 #include <map>
 #include <set>
 
+#include "costmodel/gpu/gpu_draft.h"
 #include "costmodel/row_extractor.h"
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
 #include "dsl/text/parse_program.h"
+#include "runtime/lists/device_file.h"
 #include "sampler/space/candidate.h"
 
 namespace tw {
@@ -20,7 +22,11 @@ namespace {
 class RecordReader {
  public:
   RecordReader(OwnedProgram program, const Target& target, FeatureKind features)
-      : program_(std::move(program)), extractor_(features, feature_target_of(target)) {}
+      : program_(std::move(program)), extractor_(features, feature_target_of(target)) {
+    std::string none;
+    if (std::optional<GpuDevice> device = is_gpu(target) ? device_of(target, none) : std::nullopt)
+      gpu_draft_.emplace(*device);
+  }
 
   // False, and why, if the trace is none, or does not apply.
   bool read(const Record& record, std::vector<float>& rows, std::string& why) {
@@ -33,14 +39,17 @@ class RecordReader {
     if (Status replayed = replay(*trace, state, ReplayMode::Strict); !replayed)
       return why = cat("record ", record.id, ": ", to_string(replayed.rejected())), false;
     extractor_.extract(state.program(), *trace, trace->decisions(), rows);
+    draft_seconds_ = gpu_draft_ ? gpu_draft_->seconds(state.program()) : extractor_.draft_seconds();
     return true;
   }
-  double draft_seconds() const { return extractor_.draft_seconds(); }
+  double draft_seconds() const { return draft_seconds_; }
   std::string op() const { return std::string(program_.program.name); }
 
  private:
   OwnedProgram program_;
   RowExtractor extractor_;
+  std::optional<GpuDraft> gpu_draft_;  // of a target that is a GPU with a description
+  double draft_seconds_ = 0;
 };
 
 std::optional<RecordReader> reader_of(Database& database, const TaskSummary& task, FeatureKind features,

@@ -107,6 +107,7 @@ static int run(void* const* pointers) {
 int cuInit(unsigned flags) { return (void)flags, has_fault("init") ? 999 : 0; }
 /* NVRTC asks a driver that it finds for more; there is nothing. */
 int cuGetExportTable(const void** table, const void* id) { return (void)id, *table = NULL, 500; }
+int cuDeviceGetPCIBusId(char* to, int length, int device) { return (void)device, snprintf(to, (size_t)length, "0000:01:00.0"), 0; }
 int cuDriverGetVersion(int* version) { return *version = getenv("TW_STUB_CUDA") ? atoi(getenv("TW_STUB_CUDA")) : 13000, 0; }
 int cuGetErrorName(int code, const char** text) { return (void)code, *text = "CUDA_ERROR", 0; }
 int cuGetErrorString(int code, const char** text) {

@@ -1,5 +1,5 @@
-// gpu-day against a driver that runs nothing (tests/cuda_stub), with each thing going wrong that can: its other steps are
-// done, and what went wrong is named. What a GPU says is not tested here.
+// gpu-day against a driver that runs nothing (tests/cuda_stub), with each thing going wrong that can: its other steps
+// are done, and what went wrong is named. What a GPU says is not tested here.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -31,7 +31,7 @@ class GpuDay : public ::testing::Test {
     test::write_file(bundle_->path() + "/tasks.yaml", list_of("arch: sm_80"));
     test::write_file(bundle_->path() + "/gemm_tune.yaml",
                      list_of("device: auto", "budget: {trials: 8}\ndatabase: none.db\n"));
-    test::write_file(bundle_->path() + "/pytorch_rows.py", "print('{}')\n");
+    test::write_file(bundle_->path() + "/pytorch_times.py", "print('{}')\n");
     for (const char* folder : {"finalists", "checked"}) {
       Finished made =
           test::tracewright({"tune", "tasks.yaml", "--compile-only", "--finalists", "2", "--output", folder},

@@ -313,6 +313,30 @@ TEST_F(RunManifest, WorkLeftOutLaterIsFound) {
   EXPECT_NE(finished.out.find("with cold caches"), std::string::npos) << finished.out;
 }
 
+// An idle GPU has a low clock: kernels are timed once it has risen, however slowly it does.
+TEST_F(RunManifest, TimesAreTakenWhenTheClockHasRisen) {
+  std::string clocks = folder_.path() + "/clocks";
+  for (const char* rise : {"400", "20"}) {
+    std::filesystem::remove(clocks);
+    test::Finished finished = test::tracewright(
+        {"run-manifest", "out", "--json"},
+        {.folder = folder_.path(),
+         .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                         cat("TW_STUB_CLOCK=", clocks), cat("TW_STUB_RISE=", rise)}});
+    EXPECT_EQ(statuses(finished).front(), "ok") << finished.out;
+    EXPECT_NE(test::read_file(clocks).find("1980"), std::string::npos) << rise << ": " << test::read_file(clocks);
+  }
+}
+
+TEST_F(RunManifest, AHotDeviceIsNamed) {
+  test::Finished finished = test::tracewright(
+      {"run-manifest", "out", "--json"}, {.folder = folder_.path(),
+                                          .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"),
+                                                          "TW_STUB_GEMM=64,64,32", "TW_STUB_SLOWDOWN=64"}});
+  EXPECT_EQ(statuses(finished).front(), "noisy") << finished.out;
+  EXPECT_NE(finished.out.find("the device is slowed down by heat"), std::string::npos) << finished.out;
+}
+
 // What became the best was timed with cold caches, too, and everything that shows its time shows that one.
 TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
   std::string list = kList;

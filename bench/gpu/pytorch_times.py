@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times of PyTorch for the row operators of tasks.yaml, to stand beside those of tracewright-gpu-bench:
+"""Times of PyTorch for the row operators and convolutions of tasks.yaml, to stand beside those of tracewright-gpu-bench:
 
-    python3 pytorch_rows.py [LIST] > pytorch.jsonl
+    python3 pytorch_times.py [LIST] > pytorch.jsonl
     tracewright-gpu-bench --pytorch pytorch.jsonl
 
-One JSON object a line: {"task", "library", "us", "us_quartiles", "rounds", "graph"}; eager kernels, and those of torch.compile where it works. Without PyTorch
-or a GPU it says so and prints nothing.
+One JSON object a line: {"task", "library", "us", "us_quartiles", "rounds", "graph"}; eager kernels, and of rows those of torch.compile where it works.
+Images and weights lie channels last, cuDNN may try all its ways (cudnn.benchmark), floats are not rounded to tf32. Without PyTorch or a GPU it says so and
+prints nothing.
 """
 import json
 import re
@@ -18,17 +19,20 @@ ROUNDS, WARM_UP, WARM_SECONDS, SAMPLE_MS = 21, 5, 0.2, 1.0
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
+ROWS, CONVOLUTIONS = ("softmax", "layernorm", "rmsnorm"), ("conv2d", "depthwise_conv2d")
+
+
 def tasks_of(path):
-    """(name, op, M, N, type) of the softmax, layernorm and rmsnorm tasks; read by pattern, for PyYAML may be missing."""
+    """Each task as {"name", "op", "M", ...}; read by pattern, for PyYAML may be missing."""
     for line in path.read_text().splitlines():
-        task = dict(re.findall(r"(\w+): (\w+)", line))
-        if task.get("op") in ("softmax", "layernorm", "rmsnorm"):
-            yield task["name"], task["op"], int(task["M"]), int(task["N"]), task.get("T", "f32")
+        task = {key: int(value) if value.isdigit() else value for key, value in re.findall(r"(\w+): (\w+)", line)}
+        if task.get("op") in ROWS + CONVOLUTIONS:
+            yield task
 
 
-def operator(torch, op, m, n, kind):
-    """The operator with random data, as a function without arguments, and what torch.compile can make of it."""
-    x, gamma, beta = (torch.randn(shape, device="cuda", dtype=getattr(torch, TYPES[kind])) for shape in ((m, n), (n,), (n,)))
+def rows(torch, task, random):
+    op, m, n = task["op"], task["M"], task["N"]
+    x, gamma, beta = random(m, n), random(n), random(n)
     f = torch.nn.functional
 
     def rmsnorm(x):
@@ -36,8 +40,23 @@ def operator(torch, op, m, n, kind):
             return f.rms_norm(x, (n,), gamma, 1e-6)
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * gamma
 
-    function = {"softmax": lambda x: torch.softmax(x, -1), "layernorm": lambda x: f.layer_norm(x, (n,), gamma, beta, 1e-5), "rmsnorm": rmsnorm}[op]
-    return function, x
+    return {"softmax": lambda x: torch.softmax(x, -1), "layernorm": lambda x: f.layer_norm(x, (n,), gamma, beta, 1e-5), "rmsnorm": rmsnorm}[op], x
+
+
+def convolution(torch, task, random):
+    inputs = task["C"] if "C" in task else task["CI"]
+    outputs, groups = (inputs, inputs) if "C" in task else (task["CO"], task.get("groups", 1))
+    last = {"memory_format": torch.channels_last}
+    x = random(task["N"], inputs, task["H"], task["W"]).to(**last)
+    w = random(outputs, inputs // groups, task["K"], task["K"]).to(**last)
+    return lambda x: torch.nn.functional.conv2d(x, w, stride=task.get("stride", 1), padding=task.get("padding", 0), groups=groups), x
+
+
+def operator(torch, task):
+    """The operator with random data, as a function of its first input, and that input."""
+    kind = getattr(torch, TYPES[task.get("T", "f32")])
+    random = lambda *shape: torch.randn(shape, device="cuda", dtype=kind)
+    return (rows if task["op"] in ROWS else convolution)(torch, task, random)
 
 
 def recorded(torch, function, x, calls):
@@ -96,12 +115,18 @@ def main():
         return print("skipped: there is no PyTorch here", file=sys.stderr)
     if not torch.cuda.is_available():
         return print("skipped: PyTorch sees no CUDA device", file=sys.stderr)
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("tasks.yaml")
-    for name, op, m, n, kind in tasks_of(path):
-        function, x = operator(torch, op, m, n, kind)
+    for task in tasks_of(path):
+        try:
+            function, x = operator(torch, task)
+        except Exception as problem:
+            print(f"skipped  {task['name']}: {problem!r}", file=sys.stderr)
+            continue
         with torch.no_grad():
-            report(torch, name, f"pytorch {torch.__version__}", function, x)
-            report(torch, name, "torch.compile", torch.compile(function), x)
+            report(torch, task["name"], f"pytorch {torch.__version__}", function, x)
+            if task["op"] in ROWS:
+                report(torch, task["name"], "torch.compile", torch.compile(function), x)
 
 
 if __name__ == "__main__":
