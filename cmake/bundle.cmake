@@ -21,7 +21,8 @@ install(RUNTIME_DEPENDENCY_SET bundled PRE_EXCLUDE_REGEXES "^(ld-linux|libc|libm
   LIBRARY DESTINATION lib ${in_bundle})
 install(DIRECTORY rules examples DESTINATION share/tracewright ${in_bundle} PATTERN "*.h" EXCLUDE PATTERN "*.cc" EXCLUDE)
 install(FILES costmodel/data/cpu_model.bin DESTINATION share/tracewright ${in_bundle})
-install(DIRECTORY ${CMAKE_BINARY_DIR}/gpu_bench/ DESTINATION share/tracewright/gpu USE_SOURCE_PERMISSIONS ${in_bundle})
+install(DIRECTORY ${CMAKE_BINARY_DIR}/gpu_bench/ DESTINATION share/tracewright/gpu USE_SOURCE_PERMISSIONS ${in_bundle}
+  PATTERN "*.cu" EXCLUDE PATTERN "*.ptx" EXCLUDE PATTERN ".tracewright-lock" EXCLUDE)
 install(FILES docs/bundle.md DESTINATION . RENAME README.md ${in_bundle})
 install(FILES LICENSE DESTINATION . ${in_bundle})
 install(FILES docs/commands.md docs/language.md DESTINATION share/doc ${in_bundle})

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # pack_bundle.sh FOLDER: checks an installed bundle and makes FOLDER.tar.gz of it. Fails if a program needs a library that is neither in the
-# bundle nor part of the C and C++ runtime of every Linux, or if the archive has 30 MiB or more. (gzip: a bare system has no other.)
+# bundle nor part of the C and C++ runtime of every Linux, or if the archive has 60 MiB or more. (gzip: a bare system has no other.)
 set -euo pipefail
 folder=$1
-limit=$((30 << 20))
+limit=$((60 << 20))
 
 needed_by() { readelf -d "$1" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 
@@ -21,4 +21,4 @@ done
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --directory "$(dirname "$folder")" "$(basename "$folder")" | gzip -9 >"$folder.tar.gz"
 bytes=$(stat --format %s "$folder.tar.gz")
 printf '%s: %d.%d MiB\n' "$folder.tar.gz" $((bytes >> 20)) $(((bytes & 1048575) * 10 >> 20))
-((bytes < limit)) || { echo "the bundle must be smaller than 30 MiB" >&2; exit 1; }
+((bytes < limit)) || { echo "the bundle must be smaller than 60 MiB" >&2; exit 1; }

@@ -18,6 +18,12 @@ i64 registers_of_warp(const BlockNeeds& needs) { return round_up(needs.registers
 
 }  // namespace
 
+i64 most_registers(const GpuDevice& device, i64 threads) {
+  i64 warps = round_up(warps_of({.threads = std::max<i64>(1, threads)}), kPartitions);
+  i64 of_warp = device.registers_per_multiprocessor / warps / kRegisterUnit * kRegisterUnit;
+  return std::min(device.registers_per_thread, of_warp / kWarpLanes);
+}
+
 std::string broken_limit(const GpuDevice& device, const BlockNeeds& needs) {
   if (needs.threads < 1 || needs.threads > device.threads_per_block)
     return cat("a block has ", needs.threads, " threads, ", device.name, " allows ", device.threads_per_block);

@@ -73,7 +73,7 @@ double GpuDraft::seconds(const Program& program, const std::vector<int>& known_r
 void GpuDraft::set_occupancy(u32 k) {
   KernelEstimate& kernel = kernels_[k];
   kernel.shared_bytes = shared_.of_kernel(k);
-  i64 registers = std::min<i64>(static_cast<i64>(kernel.registers), device_.registers_per_thread);
+  i64 registers = std::min(static_cast<i64>(kernel.registers), most_registers(device_, kernel.block_threads()));
   kernel.occupancy = occupancy(device_, {kernel.block_threads(), registers, static_cast<i64>(kernel.shared_bytes)});
 }
 
@@ -88,7 +88,7 @@ void GpuDraft::add_store(const StoreLoops& store, u32 variables) {
   kernel.warp_instructions += instructions;
   double computes = std::max(work * kWarpLanes / lanes * kSchedulers, instructions);
   add_waiting(store, device_, computes, kernel);
-  traffic_.add(store, device_, requests_.stored_bytes(), kernel);
+  traffic_.add(store, device_, requests_, kernel);
 }
 
 }  // namespace tw

@@ -52,7 +52,7 @@ void set_seconds(KernelEstimate& kernel, const GpuDevice& device) {
   kernel.seconds =
       static_cast<double>(device.launch_ns) * 1e-9 + longest + kDeviceLoss * (dram + l2 + computing_time - longest);
   // Registers beyond those of a thread are spilled.
-  double over = kernel.registers / static_cast<double>(device.registers_per_thread);
+  double over = kernel.registers / static_cast<double>(most_registers(device, kernel.block_threads()));
   if (over > 1) kernel.seconds *= 1 + 4 * (over - 1) + 1;
 }
 

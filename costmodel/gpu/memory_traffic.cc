@@ -90,7 +90,8 @@ void MemoryTraffic::measure_block(const StoreLoops& store, double l1_bytes) {
   }
 }
 
-void MemoryTraffic::add(const StoreLoops& store, const GpuDevice& device, double stored_bytes, KernelEstimate& kernel) {
+void MemoryTraffic::add(const StoreLoops& store, const GpuDevice& device, const Requests& requests,
+                        KernelEstimate& kernel) {
   find_accesses(store);
   measure_block(store, l1_bytes(device, kernel));
   double blocks = static_cast<double>(kernel.blocks()), waves = std::ceil(blocks / blocks_at_once(device, kernel));
@@ -105,9 +106,9 @@ void MemoryTraffic::add(const StoreLoops& store, const GpuDevice& device, double
     boxes_stored += one.access->is_write ? one.bytes : 0;
     unique += bytes_in(store, *one.access, loops_from(0));
     by_waves += waves * bytes_in(store, *one.access, of_wave);
-    through_l2 += one.bytes * blocks;
+    through_l2 += one.bytes * blocks * requests.split();
   }
-  through_l2 = std::max(through_l2 + std::max(0.0, stored_bytes - boxes_stored) * blocks, unique);
+  through_l2 = std::max(through_l2 + std::max(0.0, requests.stored_bytes() - boxes_stored) * blocks, unique);
   bool fits = unique <= static_cast<double>(device.l2_bytes);
   kernel.l2_bytes += store.flat.share * through_l2;
   kernel.dram_bytes += store.flat.share * (fits ? unique : std::clamp(by_waves, unique, through_l2));

@@ -14,15 +14,16 @@
 
 #include "costmodel/gpu/gpu_device.h"
 #include "costmodel/gpu/kernel_estimate.h"
+#include "costmodel/gpu/requests.h"
 #include "costmodel/gpu/store_loops.h"
 
 namespace tw {
 
 class MemoryTraffic {
  public:
-  // Adds that of a store to `kernel`, whose occupancy and shared memory are known. `stored_bytes`: of a block, by
-  // requests (Requests::stored_bytes).
-  void add(const StoreLoops& store, const GpuDevice& device, double stored_bytes, KernelEstimate& kernel);
+  // Adds that of a store to `kernel`, whose occupancy and shared memory are known. `requests`: the store was added to
+  // these last.
+  void add(const StoreLoops& store, const GpuDevice& device, const Requests& requests, KernelEstimate& kernel);
 
  private:
   struct Access {

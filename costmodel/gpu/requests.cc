@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace tw {
 namespace {
@@ -42,6 +43,17 @@ double words_of_fullest_bank(std::vector<i64>& words) {
   return most;
 }
 
+// Do lanes in pairs of neighbours, or of next but one neighbours, name the same?
+bool are_pairs(const Lanes& offsets) {
+  auto are = [&](std::size_t apart) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      if (offsets[lane] != offsets[lane ^ apart]) return false;
+    }
+    return true;
+  };
+  return are(1) || are(2);
+}
+
 // Of sorted sectors.
 double lines_of(const std::vector<i64>& sectors) {
   double lines = 0;
@@ -54,6 +66,7 @@ double lines_of(const std::vector<i64>& sectors) {
 
 void Requests::add(const StoreLoops& store, u32 variables, KernelEstimate& kernel, double& instructions) {
   stored_bytes_ = 0;
+  split_ = 1;
   lanes_.start(store.program, store.flat, kernel.threads, variables);
   for (const FlatAccess& access : store.accesses()) {
     if (is_in_registers(store.program, access)) continue;
@@ -83,7 +96,8 @@ double Requests::add_access(const StoreLoops& store, const FlatAccess& access, K
     return requests / (scope_of(program, access) == Scope::Shared ? kLdmatrix : 1);
   }
   double turns = wavefronts(store, access, width);
-  if (store.async_width > 0) turns = access.is_write ? 1 : 0;
+  if (store.is_past_l1() && access.is_write) turns = 0;  // it is counted where it is read
+  if (store.is_past_l1() && !access.is_write) turns = copy_wavefronts(store, access);
   kernel.shared += requests * store.warps * turns;
   if (access.is_write && scope_of(program, access) == Scope::Global && store.flat.share > 0) {
     double sectors = static_cast<double>(words_.size()) + kPartSector * partial_sectors(store, access, width);
@@ -121,6 +135,7 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
   i64 each = static_cast<i64>(buffer.element_bytes), unit = is_shared ? kWord : static_cast<i64>(kSector);
   std::optional<XorLayout> layout = is_shared ? layout_of(buffer, row) : std::nullopt;
   i64 at_once = is_shared ? std::max<i64>(1, kLanes * unit / std::max(unit, width * each)) : kLanes;
+  if (is_shared && !access.is_write && at_once < kLanes && are_pairs(offsets)) at_once *= 2;
   double rounds = 0;
   words_.clear();
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -133,6 +148,27 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
   if (is_shared) return std::max(1.0, rounds + words_of_fullest_bank(words_));
   keep_different(words_);
   return std::max(1.0, lines_of(words_));
+}
+
+// Of the first warp's request of an asynchronous copy that goes around L1. After lanes_.start().
+double Requests::copy_wavefronts(const StoreLoops& store, const FlatAccess& from) {
+  const FlatAccess& to = store.target();
+  Lanes source{}, target{};
+  find_offsets(store, from, source);
+  i64 row = find_offsets(store, to, target);
+  const FlatBuffer& buffer = store.program.buffers[to.buffer];
+  i64 each = static_cast<i64>(buffer.element_bytes), sector = static_cast<i64>(kSector), line = sector * kSectorsOfLine;
+  std::optional<XorLayout> layout = layout_of(buffer, row);
+  std::set<i64> sectors;
+  std::set<std::pair<i64, i64>> pieces, lines;  // where from, where to
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    if (!lanes_.is_active(static_cast<int>(lane))) continue;
+    i64 out = target[lane] * each, in = source[lane] * each;
+    if (layout && out >= 0) out = layout->place(out);
+    sectors.insert(in / sector), pieces.insert({in / sector, out / sector}), lines.insert({in / line, out / line});
+  }
+  split_ = static_cast<double>(pieces.size()) / static_cast<double>(std::max<std::size_t>(1, sectors.size()));
+  return static_cast<double>(lines.size()) * split_;
 }
 
 // How many sectors of global memory the first warp's request writes in part. After lanes_.start().

@@ -54,6 +54,10 @@ struct StoreLoops {
   // Elements that an asynchronous copy into shared memory moves at once; 0 = the store is no such copy.
   i64 async_width = 0;
 
+  // An asynchronous copy of 16 bytes goes around L1.
+  bool is_past_l1() const {
+    return static_cast<double>(async_width) * program.buffers[target().buffer].element_bytes >= kWidestLoad;
+  }
   double extent(u32 p) const { return static_cast<double>(program.loop_of(flat, p).extent); }
   // A part for access_box.h: the unrolled loops run.
   auto body() const {

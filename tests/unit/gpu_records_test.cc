@@ -1,0 +1,72 @@
+// The analytic GPU model against what an H100 measured: 230 random programs of four tasks (products of 2048^3 in f32 and
+// bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "costmodel/accuracy.h"
+#include "runtime/store/database_exchange.h"
+#include "sampler/tasks/model_data.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+constexpr double kLeastRank = 0.8;
+
+ModelData h100_records(const std::string& folder) {
+  ModelData data;
+  std::string error;
+  std::optional<std::string> text = read_exchange_file(TW_SOURCE_DIR "/tests/data/h100_records.jsonl.gz", error);
+  auto database = Database::open(folder + "/records.db", DatabaseMode::Write);
+  EXPECT_TRUE(text && database) << error;
+  std::istringstream lines(*text);
+  EXPECT_TRUE(import_records(*database, lines));
+  EXPECT_TRUE(add_model_data(data, *database));
+  EXPECT_EQ(data.left_out, 0) << data.first_left_out;
+  return data;
+}
+
+Accuracy accuracy_of(const ModelData& data, std::size_t task, const std::vector<float>& scores) {
+  std::vector<float> own;
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    if (data.data.group[i] != static_cast<i32>(task)) continue;
+    own.push_back(scores[i]), seconds.push_back(data.data.seconds[i]);
+  }
+  return accuracy(own, seconds, std::vector<i32>(own.size(), 0));
+}
+
+TEST(GpuRecords, TheModelRanksWhatAnH100Measured) {
+  test::TemporaryDirectory folder;
+  ModelData data = h100_records(folder.path());
+  ASSERT_EQ(data.tasks.size(), 4u);
+  for (std::size_t task = 0; task < data.tasks.size(); ++task) {
+    EXPECT_GE(data.tasks[task].candidates, 20);
+    Accuracy model = accuracy_of(data, task, data.draft);
+    EXPECT_GE(model.rank, kLeastRank) << data.tasks[task].name << ": " << to_string(model);
+    // A model that sees nothing, or the wrong way round, does not pass.
+    EXPECT_EQ(accuracy_of(data, task, std::vector<float>(data.draft.size(), 1)).rank, 0);
+    std::vector<float> turned = data.draft;
+    for (float& score : turned) score = -score;
+    EXPECT_LE(accuracy_of(data, task, turned).rank, -kLeastRank);
+  }
+}
+
+// Its seconds are rough, but no guess: half of them are within a third.
+TEST(GpuRecords, ItsSecondsAreNotFarOff) {
+  test::TemporaryDirectory folder;
+  ModelData data = h100_records(folder.path());
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < data.draft.size(); ++i)
+    ratios.push_back(std::exp(-static_cast<double>(data.draft[i])) / data.data.seconds[i]);
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_GT(ratios[ratios.size() / 4], 0.75);
+  EXPECT_LT(ratios[ratios.size() * 3 / 4], 1.35);
+  EXPECT_NEAR(ratios[ratios.size() / 2], 1, 0.15);
+}
+
+}  // namespace
+}  // namespace tw
