@@ -5,11 +5,11 @@
 // move is asked for once and stays in a register. Of the operands of matrix instructions, ldmatrix brings up to four
 // pieces of 8 rows by 16 bytes at once, and a piece that several lanes name comes once.
 //
-// The requests of a warp's lanes are served together, one wavefront a cycle (`KernelEstimate::shared`); they are counted
-// for a warp's first request, lane by lane. In shared memory a request takes as many wavefronts as the fullest bank has
-// different words of it, with the padding and the layout of the buffer. Elements of 8 and 16 bytes are moved by halves
-// and quarters of the warp, each by itself, though all of them name the same words; two of these at once where lanes in
-// pairs read the same. In global memory a wavefront brings what is asked of a line of 128 bytes.
+// The requests of a warp's lanes are served together, one wavefront a cycle (`KernelEstimate::shared`); they are
+// counted for a warp's first request, lane by lane. In shared memory a request takes as many wavefronts as the fullest
+// bank has different words of it, with the padding and the layout of the buffer. Elements of 8 and 16 bytes are moved
+// by halves and quarters of the warp, each by itself, though all of them name the same words; two of these at once
+// where lanes in pairs read the same. In global memory a wavefront brings what is asked of a line of 128 bytes.
 //
 // An asynchronous copy of 16 bytes goes around L1: it takes a wavefront for each line that goes to a line of shared
 // memory. Where the halves of a sector go to different sectors of shared

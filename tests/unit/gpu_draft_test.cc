@@ -202,8 +202,8 @@ TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   EXPECT_EQ(fused.block_threads(), apart.block_threads());
   EXPECT_EQ(fused.shared, apart.shared);
   EXPECT_EQ(fused.l2_bytes, apart.l2_bytes);
-  // Per step of k a warp reads 4 x 2 rows of A, each by 16 work-items, and 64 elements of B: 8 lines and 2; 4 warps; and
-  // 4 x 2 for C.
+  // Per step of k a warp reads 4 x 2 rows of A, each by 16 work-items, and 64 elements of B: 8 lines and 2; 4 warps;
+  // and 4 x 2 for C.
   EXPECT_NEAR(apart.shared, 512 * 4 * (4 * 2 + 2), 0.1 * apart.shared);
 }
 

@@ -1,5 +1,5 @@
-// The analytic GPU model against what an H100 measured: 230 random programs of four tasks (products of 2048^3 in f32 and
-// bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md).
+// The analytic GPU model against what an H100 measured: 230 random programs of four tasks (products of 2048^3 in f32
+// and bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
