@@ -1,8 +1,8 @@
 // tracewright-gpu-bench: what this GPU does, and how our kernels stand beside NVIDIA's libraries, in one run of some
 // minutes:
-//   tracewright-gpu-bench [--json FILE [--continue]] [--seconds 460] [--only conformance,ceilings,TASK,...] [--list
-//   FILE]
-//                         [--found DIR] [--once] [--expected FILE] [--device N] [--pytorch FILE]
+//   tracewright-gpu-bench [--json FILE [--continue]] [--seconds 460] [--only conformance,ceilings,TASK,... | --tasks]
+//                         [--list FILE] [--found DIR | --database DB] [--once] [--expected FILE] [--device N]
+//                         [--pytorch FILE]
 //   tracewright-gpu-bench --emulate FILE        writes the expected results of the conformance kernels;
 //                                               needs a C++ compiler and no GPU
 // Exit code: 0 done, 1 a device function or a kernel is wrong, or a file cannot be written, 2 wrong flags, 3 no GPU.

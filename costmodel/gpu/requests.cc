@@ -1,8 +1,6 @@
 #include "costmodel/gpu/requests.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 namespace tw {
 namespace {
@@ -30,7 +28,8 @@ std::optional<XorLayout> layout_of(const FlatBuffer& buffer, i64 row) {
   return layout;
 }
 
-void keep_different(std::vector<i64>& values) {
+template <class T>
+void keep_different(std::vector<T>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
@@ -159,35 +158,42 @@ double Requests::copy_wavefronts(const StoreLoops& store, const FlatAccess& from
   const FlatBuffer& buffer = store.program.buffers[to.buffer];
   i64 each = static_cast<i64>(buffer.element_bytes), sector = static_cast<i64>(kSector), line = sector * kSectorsOfLine;
   std::optional<XorLayout> layout = layout_of(buffer, row);
-  std::set<i64> sectors;
-  std::set<std::pair<i64, i64>> pieces, lines;  // where from, where to
+  words_.clear(), pieces_.clear(), lines_.clear();
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     if (!lanes_.is_active(static_cast<int>(lane))) continue;
     i64 out = target[lane] * each, in = source[lane] * each;
     if (layout && out >= 0) out = layout->place(out);
-    sectors.insert(in / sector), pieces.insert({in / sector, out / sector}), lines.insert({in / line, out / line});
+    words_.push_back(in / sector);
+    pieces_.emplace_back(in / sector, out / sector), lines_.emplace_back(in / line, out / line);
   }
-  split_ = static_cast<double>(pieces.size()) / static_cast<double>(std::max<std::size_t>(1, sectors.size()));
-  return static_cast<double>(lines.size()) * split_;
+  keep_different(words_), keep_different(pieces_), keep_different(lines_);
+  split_ = static_cast<double>(pieces_.size()) / static_cast<double>(std::max<std::size_t>(1, words_.size()));
+  return static_cast<double>(lines_.size()) * split_;
 }
 
 // How many sectors of global memory the first warp's request writes in part. After lanes_.start().
-double Requests::partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width) const {
+double Requests::partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width) {
   Lanes offsets{};
   find_offsets(store, access, offsets);
   i64 each = static_cast<i64>(store.program.buffers[access.buffer].element_bytes), sector = static_cast<i64>(kSector);
-  std::map<i64, i64> written;  // bytes of a sector
+  pieces_.clear();  // sectors, and bytes of them
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!lanes_.is_active(lane)) continue;
     i64 at = offsets[static_cast<std::size_t>(lane)] * each;
     for (i64 end = at + width * each; at < end;) {
       i64 next = std::min(end, (at / sector + 1) * sector);
-      written[at / sector] += next - at;
+      pieces_.emplace_back(at / sector, next - at);
       at = next;
     }
   }
-  return static_cast<double>(
-      std::count_if(written.begin(), written.end(), [&](const auto& one) { return one.second < sector; }));
+  std::sort(pieces_.begin(), pieces_.end());
+  double partial = 0;
+  for (std::size_t i = 0, next = 0; i < pieces_.size(); i = next) {
+    i64 written = 0;
+    for (; next < pieces_.size() && pieces_[next].first == pieces_[i].first; ++next) written += pieces_[next].second;
+    partial += written < sector;
+  }
+  return partial;
 }
 
 // Of 8 rows by 16 bytes, which ldmatrix brings at once: rows of the buffer, be they turned or not.

@@ -44,7 +44,7 @@ class Requests {
   double add_access(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel);
   double wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width);
   double copy_wavefronts(const StoreLoops& store, const FlatAccess& from);
-  double partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width) const;
+  double partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width);
   double wavefronts_of_piece(const StoreLoops& store, const FlatAccess& access);
   double lanes_apart(const FlatProgram& program, const FlatAccess& access);
   i64 find_offsets(const StoreLoops& store, const FlatAccess& access, Lanes& offsets) const;
@@ -52,6 +52,7 @@ class Requests {
   LaneValues lanes_;  // at the store at hand
   double stored_bytes_ = 0, split_ = 1;
   std::vector<i64> words_;  // different words or sectors of a request
+  std::vector<std::pair<i64, i64>> pieces_, lines_;
 };
 
 }  // namespace tw

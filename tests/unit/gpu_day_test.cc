@@ -172,6 +172,10 @@ TEST_F(GpuDay, WithoutAFolderItSaysHow) {
   Finished finished = test::run_program({bundle_->path() + "/gpu-day"}, {.folder = folder_.path()});
   EXPECT_EQ(finished.code, 2);
   EXPECT_TRUE(has(finished.err, "gpu-day FOLDER"));
+  finished = day("doctor tusk");
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_TRUE(has(finished.err, "there is no step tusk")) << finished.err;
+  EXPECT_FALSE(is_done("doctor"));
 }
 
 }  // namespace
