@@ -281,21 +281,17 @@ FunctionResult run_time_operand_with(const Context& c, const Values& v) {
   return operand_with(c, v, [&](const Buffer* b) { return !tw::is_prepackable(c.state.program(), b); });
 }
 
-// Does the loop step through consecutive elements of that operand (innermost dimension that is longer than 1, step 1,
-// nowhere else)?
+// Does the loop step through consecutive elements of that operand (innermost dimension, step 1, nowhere else)?
 FunctionResult is_contiguous_in(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
   TW_OPERAND(operand, 1);
   Array<const Expr*> indices = operand->indices;
-  const auto& shape = operand->buffer->shape;
-  std::size_t innermost = indices.size();
-  while (innermost > 1 && shape[innermost - 1] == 1) --innermost;
   for (const IterVar* iter : fed_by(block, loop)) {
     for (std::size_t d = 0; d < indices.size(); ++d) {
       if (!uses(indices[d], iter->var)) continue;
       std::optional<LinearForm> form = linear_form(indices[d]);
-      if (d + 1 != innermost || !form || form->coefficient(iter->var) != 1) return yes_or_no(false);
+      if (d + 1 != indices.size() || !form || form->coefficient(iter->var) != 1) return yes_or_no(false);
     }
   }
   return yes_or_no(true);
