@@ -7,9 +7,9 @@ namespace tw::cuda {
 
 class ClockWatch {
  public:
-  // Of the GPU with this address on the PCI bus ("0000:01:00.0").
+  // Watches the GPU at this address on the PCI bus ("0000:01:00.0").
   explicit ClockWatch(const std::string& bus_id);
-  // Of the multiprocessors, now; 0 = not known.
+  // The clock of the multiprocessors at this moment; 0 = not known.
   int mhz() const;
   // What it may rise to; 0 = not known.
   int most_mhz() const { return most_mhz_; }

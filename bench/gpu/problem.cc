@@ -104,7 +104,7 @@ struct Expected {
   double operator()(const peers::FmaProbe&) const { return 0; }
 };
 
-// Each of so many elements, by all threads.
+// Calls each(i) for i in [0, count), on all threads.
 template <class Each>
 void in_pieces(std::size_t count, Each each) {
   constexpr std::size_t kPiece = 1 << 16;

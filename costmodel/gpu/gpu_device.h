@@ -44,7 +44,7 @@ struct BlockNeeds {
 // it.
 int occupancy(const GpuDevice& device, const BlockNeeds& needs);
 
-// Registers that a thread of a block of so many may have: compilers that know the block keep to it.
+// The most registers of a thread in a block of `threads` threads; compilers that know the size of the block keep to it.
 i64 most_registers(const GpuDevice& device, i64 threads);
 
 // Which limit of the device a block breaks, as a sentence, or "".

@@ -53,7 +53,7 @@ bool are_pairs(const Lanes& offsets) {
   return are(1) || are(2);
 }
 
-// Of sorted sectors.
+// The number of different lines that the sorted sectors lie in.
 double lines_of(const std::vector<i64>& sectors) {
   double lines = 0;
   for (std::size_t i = 0; i < sectors.size(); ++i)
@@ -124,7 +124,7 @@ i64 Requests::find_offsets(const StoreLoops& store, const FlatAccess& access, La
   return row;
 }
 
-// Of the first warp's request, counted: for shared memory by the words of the fullest bank, for global memory by lines.
+// Wavefronts of the first warp's request: for shared memory the words of the fullest bank, for global memory the lines.
 // After lanes_.start().
 double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width) {
   const FlatBuffer& buffer = store.program.buffers[access.buffer];
@@ -149,7 +149,7 @@ double Requests::wavefronts(const StoreLoops& store, const FlatAccess& access, i
   return std::max(1.0, lines_of(words_));
 }
 
-// Of the first warp's request of an asynchronous copy that goes around L1. After lanes_.start().
+// Wavefronts of the first warp's request where an asynchronous copy goes around L1; sets split_. After lanes_.start().
 double Requests::copy_wavefronts(const StoreLoops& store, const FlatAccess& from) {
   const FlatAccess& to = store.target();
   Lanes source{}, target{};
