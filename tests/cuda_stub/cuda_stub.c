@@ -7,6 +7,7 @@
  * not before more than so many "loads" of modules or "copies" within the device were asked for, or only in graphs with one launch ("alone"); TW_STUB_CODE: what
  * "illegal" answers (700); with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write;
+ * TW_STUB_OUTSIDE: how many floats behind its output "outside" writes (0);
  * TW_STUB_SERIAL: one of a single work-item, as the untuned program's is. Built with TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <math.h>
@@ -99,7 +100,7 @@ static int run(void* const* pointers) {
     }
   }
   if (has_fault("wrong")) c[m * n - 1] += 1;
-  if (has_fault("outside")) c[m * n] = 1;
+  if (has_fault("outside")) c[m * n + (getenv("TW_STUB_OUTSIDE") ? atol(getenv("TW_STUB_OUTSIDE")) : 0)] = 1;
   while (has_fault("hang")) sleep(3600);
   return 0;
 }

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
 
 #include "dsl/text/workload.h"
 #include "runtime/store/database.h"
 #include "sampler/search/tune.h"
+#include "sampler/space/parallel_for.h"
+#include "support/nvrtc.h"
 #include "support/support.h"
 
 namespace tw {
@@ -19,6 +22,7 @@ class FakeMeasurer : public Measurer {
   TaskStart begin_task(const Kernel&, Tolerance, u64) override { return {.task = 0, .error = {}}; }
   void end_task(int) override {}
   MeasureResult measure(int, const Kernel& candidate, const MeasureOptions& options) override {
+    is_beside |= std::this_thread::get_id() != own_;
     u64 hash = 0;
     for (unsigned char byte : candidate.code) hash = mix64(hash ^ byte);
     MeasureResult result;
@@ -35,7 +39,10 @@ class FakeMeasurer : public Measurer {
     return result;
   }
 
+  bool is_beside = false;  // it was asked by another thread than the one that made it
+
  private:
+  std::thread::id own_ = std::this_thread::get_id();
   std::map<std::string, double> times_;
 };
 
@@ -45,23 +52,43 @@ class Silent : public TuneObserver {
   void on_message(const std::string& text) override { ADD_FAILURE() << text; }
 };
 
-TEST(DeviceTrials, WhatBecomesTheBestIsTimedLongerAndWithColdCaches) {
+// Tunes a small product for the target, with few trials.
+TuneResult tune_product(const std::string& target, const std::string& rules, i64 trials, Database& database,
+                        FakeMeasurer& measurer) {
   Diagnostics diagnostics(*operator_library().source);
   std::optional<OwnedProgram> program =
       instantiate(operator_library(), "matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{64}}}, {}, diagnostics);
-  ASSERT_TRUE(program) << diagnostics.render();
+  EXPECT_TRUE(program) << diagnostics.render();
   std::vector<TuneTask> tasks(1);
   tasks[0].name = "mm";
   tasks[0].program = std::move(*program);
-  tasks[0].target.kind = TargetKind::OpenCl;
+  tasks[0].target = *parse_target(target, 0, diagnostics);
+  Silent observer;
+  std::atomic<bool> stop{false};
+  TuneOptions options{.trials = trials, .seed = 1, .threads = 1, .rules = rules, .cost_model = "random"};
+  return tune(tasks, rules::Library::built_in(), options, database, &measurer, observer, stop);
+}
+
+// An OpenCL device may be this processor; a GPU leaves it alone.
+TEST(DeviceTrials, KernelsForAGpuAreSearchedAndCompiledWhileOthersAreMeasured) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  if (usable_threads() < 2) GTEST_SKIP() << "one core";
+  for (const auto& [target, rules] : {std::pair{"cuda -arch=sm_80", "cuda"}, std::pair{"opencl", "opencl"}}) {
+    test::TemporaryDirectory folder;
+    auto database = Database::open(folder.path() + "/t.db", DatabaseMode::Write);
+    ASSERT_TRUE(database) << database.error();
+    FakeMeasurer measurer;
+    EXPECT_EQ(tune_product(target, rules, 12, *database, measurer).error, "");
+    EXPECT_EQ(measurer.is_beside, std::string(rules) == "cuda") << rules;
+  }
+}
+
+TEST(DeviceTrials, WhatBecomesTheBestIsTimedLongerAndWithColdCaches) {
   test::TemporaryDirectory folder;
   auto database = Database::open(folder.path() + "/t.db", DatabaseMode::Write);
   ASSERT_TRUE(database) << database.error();
   FakeMeasurer measurer;
-  Silent observer;
-  std::atomic<bool> stop{false};
-  TuneOptions options{.trials = 40, .seed = 1, .threads = 1, .rules = "opencl", .cost_model = "random"};
-  TuneResult result = tune(tasks, rules::Library::built_in(), options, *database, &measurer, observer, stop);
+  TuneResult result = tune_product("opencl", "opencl", 40, *database, measurer);
   ASSERT_EQ(result.error, "");
   double best = 0, cold_of_best = 0;
   int were_best = 0, had_none = 0;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "backends/cuda/cubin.h"
+#include "dsl/ir/compare.h"
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
 #include "runtime/emulation/emulation.h"
@@ -326,6 +327,32 @@ TEST_F(RunManifest, TimesAreTakenWhenTheClockHasRisen) {
     EXPECT_EQ(statuses(finished).front(), "ok") << finished.out;
     EXPECT_NE(test::read_file(clocks).find("1980"), std::string::npos) << rise << ": " << test::read_file(clocks);
   }
+}
+
+// Guard bands are a mebibyte wide: kernels whose indices are off by a row write far from their data.
+TEST_F(RunManifest, WritesFarBesideTheDataAreSeen) {
+  test::Finished finished = test::tracewright(
+      {"run-manifest", "out", "--json"},
+      {.folder = folder_.path(),
+       .environment = {cat("LD_LIBRARY_PATH=", TW_BINARY_DIR, "/tests/cuda_stub"), "TW_STUB_GEMM=64,64,32",
+                       "TW_STUB_FAULT=outside", cat("TW_STUB_OUTSIDE=", (1 << 20) / sizeof(float) - 1)}});
+  EXPECT_EQ(finished.code, 4) << finished.err;
+  EXPECT_EQ(statuses(finished).front(), "out of bounds") << finished.out;
+}
+
+// Machine code of one source may differ from one compilation to the next, so the source tells what is the same.
+TEST_F(RunManifest, RecordsNameTheSource) {
+  std::string error;
+  auto finalists = read_finalists(folder_.path() + "/out", error);
+  ASSERT_TRUE(finalists) << error;
+  for (const FinalistFile& finalist : *finalists) {
+    std::string source = read(cat(folder_.path(), "/out/mm/0", finalist.rank, ".cu"));
+    EXPECT_EQ(finalist.object, to_hex(hash_bytes(source)));
+  }
+  ASSERT_EQ(run({}).code, 0);
+  std::string records = test::tracewright({"db", "export", "out/records.db"}, {.folder = folder_.path()}).out;
+  for (const FinalistFile& finalist : *finalists)
+    EXPECT_NE(records.find(finalist.object), std::string::npos) << finalist.rank;
 }
 
 TEST_F(RunManifest, AHotDeviceIsNamed) {
