@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "backends/cuda/cubin.h"
-#include "dsl/ir/compare.h"
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
 #include "runtime/emulation/emulation.h"
 #include "runtime/export/finalist_files.h"
 #include "support/nvrtc.h"
