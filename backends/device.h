@@ -65,6 +65,8 @@ class Memory {
   i64 bytes() const { return bytes_; }
   bool write(const void* data);
   bool read(void* data) const;
+  // The data of another one of the same size.
+  bool copy(const Memory& from);
   // The data gets `byte`, the bands their pattern.
   bool fill(u8 byte);
   bool bands_intact() const;

@@ -26,10 +26,10 @@ bool fill_between_bands(i64 bytes, u8 byte, Set set) {
 // `read(to, from, bytes)` gets a range. False: a band has changed, or cannot be read.
 template <class Read>
 bool bands_hold(i64 bytes, Read read) {
+  static const std::vector<u8> whole(kBand, kBandByte);
   std::vector<u8> band(kBand);
   for (std::size_t at : {std::size_t{0}, kBand + data_bytes(bytes)}) {
-    if (!read(band.data(), at, kBand)) return false;
-    if (!std::all_of(band.begin(), band.end(), [](u8 byte) { return byte == kBandByte; })) return false;
+    if (!read(band.data(), at, kBand) || band != whole) return false;
   }
   return true;
 }

@@ -174,6 +174,12 @@ bool Memory::read(void* data) const {
   return bytes_ == 0 || driver().copy_out(data, state_->address + kBand, static_cast<std::size_t>(bytes_)) == 0;
 }
 
+bool Memory::copy(const Memory& from) {
+  return driver().copy_async(state_->address + kBand, from.state_->address + kBand, static_cast<std::size_t>(bytes_),
+                             nullptr) == 0 &&
+         driver().stream_synchronize(nullptr) == 0;
+}
+
 bool Memory::fill(u8 byte) {
   auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return driver().set_bytes(state_->address + at, value, bytes) == 0;

@@ -46,6 +46,7 @@ struct Loading {
     load(api.read_buffer, "clEnqueueReadBuffer");
     load(api.write_buffer, "clEnqueueWriteBuffer");
     load(api.fill_buffer, "clEnqueueFillBuffer");
+    load(api.copy_buffer, "clEnqueueCopyBuffer");
     load(api.run_kernel, "clEnqueueNDRangeKernel");
     load(api.finish, "clFinish");
     load(api.get_profiling_info, "clGetEventProfilingInfo");

@@ -31,6 +31,7 @@ struct Api {
   decltype(&clEnqueueReadBuffer) read_buffer;
   decltype(&clEnqueueWriteBuffer) write_buffer;
   decltype(&clEnqueueFillBuffer) fill_buffer;
+  decltype(&clEnqueueCopyBuffer) copy_buffer;
   decltype(&clEnqueueNDRangeKernel) run_kernel;
   decltype(&clFinish) finish;
   decltype(&clGetEventProfilingInfo) get_profiling_info;

@@ -217,6 +217,12 @@ bool Memory::read(void* data) const {
                                          static_cast<std::size_t>(bytes_), data, 0, nullptr, nullptr) == CL_SUCCESS;
 }
 
+bool Memory::copy(const Memory& from) {
+  return bytes_ == 0 || (cl().copy_buffer(state_->queue, from.state_->handle, state_->handle, kBand, kBand,
+                                          static_cast<std::size_t>(bytes_), 0, nullptr, nullptr) == CL_SUCCESS &&
+                         cl().finish(state_->queue) == CL_SUCCESS);
+}
+
 bool Memory::fill(u8 byte) {
   auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return cl().fill_buffer(state_->queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) == CL_SUCCESS;

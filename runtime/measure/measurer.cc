@@ -112,17 +112,50 @@ bool is_same(const Kernel& a, const Kernel& b) {
          a.code == b.code;
 }
 
+// A file without a name, in memory.
+class NamelessFile {
+ public:
+  NamelessFile() : descriptor_(memfd_create("results", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {}
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+  ~NamelessFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// What is kept of a task here, for a worker that comes after the one that runs now.
+struct OpenTask {
+  BeginTaskMessage begin;
+  NamelessFile results;  // of the reference
+  Kernel incumbent;
+  std::vector<DeviceCheck> checks;
+  // Of the worker that runs now: was it told?
+  bool is_in_worker = false, incumbent_sent = false, checks_sent = true;
+  double incumbent_seconds = 0;  // smallest so far
+  NoiseHistory noise;
+};
+
 class WorkerMeasurer final : public Measurer {
  public:
   WorkerMeasurer(std::string executable, const WorkerOptions& options)
       : executable_(std::move(executable)), options_(options) {}
 
-  // Starts the worker if there is none, with all open tasks but `except`. It may be killed while it
-  // starts, too: some attempts.
-  bool ensure_worker(std::string& error, int except = -1) {
+  // Starts the worker if there is none, and begins the task there if it was open in the one before. The worker may be
+  // killed meanwhile, too: some attempts.
+  bool ensure_worker(std::string& error, OpenTask* task = nullptr) {
     is_given_up_ = was_stopped_ = false;
-    for (int attempt = 0; attempt < kStartAttempts && !worker_ && !is_given_up_; ++attempt) start(error, except);
-    return worker_.has_value();
+    for (int attempt = 0; attempt < kStartAttempts && !is_given_up_; ++attempt) {
+      error.clear();
+      if (!worker_) start(error);
+      if (error.empty() && task && !task->is_in_worker) error = send_task(*task).error;
+      if (error.empty()) return true;
+      worker_.reset();
+    }
+    return false;
   }
 
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
@@ -139,23 +172,33 @@ class WorkerMeasurer final : public Measurer {
   void do_meanwhile(std::function<void()> work) override { meanwhile_ = std::move(work); }
   void stop_when(std::function<bool()> is_wanted) override { is_stop_wanted_ = std::move(is_wanted); }
 
+  void check_on_device(int task, std::vector<DeviceCheck> checks) override {
+    OpenTask& open = tasks_.at(task);
+    open.checks = std::move(checks);
+    open.checks_sent = false;
+  }
+
   void end_task(int task) override {
-    if (tasks_.erase(task) == 0 || !worker_) return;
-    if (!send_frame(worker_->socket(), MessageKind::EndTask, encode(task))) worker_.reset();
+    auto found = tasks_.find(task);
+    if (found == tasks_.end()) return;
+    bool is_known = worker_ && found->second.is_in_worker;
+    tasks_.erase(found);
+    if (is_known && !send_frame(worker_->socket(), MessageKind::EndTask, encode(task))) worker_.reset();
   }
 
   MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
     auto found = tasks_.find(task);
     TW_CHECK(found != tasks_.end(), "measure for a task that is not open");
     MeasureResult result;
-    result.was_tried = ensure_worker(result.message);
+    result.was_tried = ensure_worker(result.message, &found->second);
     result.was_stopped = was_stopped_;
     if (!result.was_tried) {
       do_what_waits();
       return result;
     }
     OpenTask& open = found->second;
-    MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0};
+    MeasureMessage message{task, candidate, options, options.incumbent != nullptr, {}, 0, {}};
+    if (!std::exchange(open.checks_sent, true)) message.new_checks = open.checks;
     if (options.incumbent) {
       if (!is_same(*options.incumbent, open.incumbent)) {
         open.incumbent = *options.incumbent;
@@ -191,21 +234,15 @@ class WorkerMeasurer final : public Measurer {
     if (auto work = std::exchange(meanwhile_, {})) work();
   }
 
-  struct OpenTask {
-    BeginTaskMessage begin;
-    Kernel incumbent;
-    bool incumbent_sent = false;   // to the worker that runs now
-    double incumbent_seconds = 0;  // smallest so far
-    NoiseHistory noise;
-  };
-
   TaskStart begin(BeginTaskMessage message) {
     int id = next_task_++, attempt = 0;
     message.task = id;
-    tasks_[id].begin = std::move(message);
+    OpenTask& task = tasks_[id];
+    message.has_file = options_.device >= 0 && message.samples[0].empty() && task.results.descriptor() >= 0;
+    task.begin = std::move(message);
     TaskStart started;
     do {
-      if (ensure_worker(started.error, id)) started = send_task(tasks_[id].begin);
+      if (ensure_worker(started.error)) started = send_task(task);
     } while (!worker_ && !is_given_up_ && ++attempt < kStartAttempts);
     started.was_stopped = was_stopped_;
     // Its worker ends itself, as after a measurement that hangs, and must be gone before the next one begins.
@@ -235,8 +272,7 @@ class WorkerMeasurer final : public Measurer {
     return signal == SIGKILL && processes_killed_for_memory() > killed_before_;
   }
 
-  void start(std::string& error, int except) {
-    error.clear();
+  void start(std::string& error) {
     HelloMessage hello{options_.core, options_.device, options_.memory_bytes, options_.data_bytes,
                        options_.reference_timeout_seconds};
     if (hello.data_bytes == 0) hello.data_bytes = free_memory_bytes() / 10 * 9;
@@ -244,20 +280,16 @@ class WorkerMeasurer final : public Measurer {
       AllCores affinity(cores_);
       worker_.emplace(executable_, hello, error);
     }
-    for (auto& [id, task] : tasks_) {
-      if (!error.empty()) break;
-      task.incumbent_sent = false;
-      if (id != except) error = send_task(task.begin).error;
-    }
-    if (!error.empty()) worker_.reset();
+    for (auto& [id, task] : tasks_) task.is_in_worker = task.incumbent_sent = task.checks_sent = false;
   }
 
   // `stop_seconds`: how long to wait for the answer after a stop was asked for.
   bool exchange(MessageKind kind, const std::string& request, MessageKind wanted, std::string& answer,
-                double limit_seconds, double stop_seconds) {
+                double limit_seconds, double stop_seconds, int descriptor = -1) {
     MessageKind got{};
     killed_before_ = processes_killed_for_memory();
     if (!send_frame(worker_->socket(), kind, request)) return false;
+    if (descriptor >= 0 && !send_descriptor(worker_->socket(), descriptor)) return false;
     if (kind == MessageKind::Measure) do_what_waits();
     return wait_for_answer(limit_seconds, stop_seconds) &&
            receive_frame(worker_->socket(), got, answer, limit_seconds) && got == wanted;
@@ -278,12 +310,15 @@ class WorkerMeasurer final : public Measurer {
     }
   }
 
-  TaskStart send_task(const BeginTaskMessage& message) {
+  TaskStart send_task(OpenTask& task) {
+    const BeginTaskMessage& message = task.begin;
     std::string payload;
     TaskStart started;
     double limit = 60 + 2 * options_.reference_timeout_seconds;  // on two sets of data
-    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit, 0) &&
+    bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit, 0,
+                         message.has_file ? task.results.descriptor() : -1) &&
                 decode(payload, started);
+    task.is_in_worker = good && started.task >= 0;
     if (good) return started;
     bool is_for_memory = !was_stopped_ && was_killed_for_memory(worker_->ending_signal());
     is_given_up_ = was_stopped_ || is_for_memory;

@@ -134,6 +134,19 @@ struct SampledReference {
   std::array<std::vector<OutputSample>, kSets> samples;  // of each set, one for each output
 };
 
+// A kernel that looks at data where it lies, on the device (sampler/search/device_checks.h).
+enum class DeviceCheckKind : u8 {
+  Compare,  // all of an output with its reference
+  Pick,     // brings the elements of an output that a sample has
+  Numbers,  // is all of an output numbers?
+  Same,     // is an input what it was?
+};
+struct DeviceCheck {
+  DeviceCheckKind kind = DeviceCheckKind::Compare;
+  std::string of;  // the input or output
+  Kernel kernel;
+};
+
 // A workload with its data and reference outputs, held by the worker.
 struct TaskStart {
   int task = -1;                                     // handle for measure(), or -1 if the reference failed
@@ -163,6 +176,9 @@ class Measurer {
     (void)reference, (void)tolerance, (void)seed;
     return {.error = "this measurer takes no samples"};
   }
+  // From now on results of the task that the device itself finds right are not read, but for those of a kernel that may
+  // become the best, or is not timed. Of devices only, and where they have the memory.
+  virtual void check_on_device(int task, std::vector<DeviceCheck> checks) { (void)task, (void)checks; }
   virtual void end_task(int task) = 0;
   // Runs, checks and times one kernel.
   virtual MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) = 0;

@@ -107,6 +107,12 @@ auto visit_kernel = [](auto& archive, auto& kernel) {
   archive.list(manifest.prepack_launches, visit_launch);
 };
 
+auto visit_check = [](auto& archive, auto& check) {
+  archive.number(check.kind);
+  archive.text(check.of);
+  visit_kernel(archive, check.kernel);
+};
+
 auto visit_bytes = [](auto& archive, auto& array) {
   archive.text(array.name);
   archive.text(array.bytes);
@@ -131,7 +137,7 @@ void visit(Archive& archive, M& m) {
   } else if constexpr (std::is_same_v<Message, BeginTaskMessage>) {
     archive.number(m.task);
     visit_kernel(archive, m.reference);
-    numbers(archive, m.tolerance.absolute, m.tolerance.relative, m.seed);
+    numbers(archive, m.tolerance.absolute, m.tolerance.relative, m.seed, m.has_file);
     for (auto& set : m.samples) archive.list(set, visit_sample);
   } else if constexpr (std::is_same_v<Message, MeasureMessage>) {
     auto& o = m.options;
@@ -142,6 +148,7 @@ void visit(Archive& archive, M& m) {
             o.confirmation.below, o.confirmation.pairs, o.confirmation.max_pairs, o.confirmation.budget_seconds,
             o.cold_samples, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
+    archive.list(m.new_checks, visit_check);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {
     numbers(archive, m.task, m.status, m.reference_seconds);
     archive.text(m.error);
@@ -224,7 +231,10 @@ bool is_valid(const EmulatedMessage& message) { return static_cast<int>(message.
 bool is_valid(const MeasureMessage& message) {
   bool incumbents = message.new_incumbent.size() <= 1;
   for (const Kernel& kernel : message.new_incumbent) incumbents = incumbents && is_valid(kernel);
-  return incumbents && is_valid(message.candidate) && message.options.threads >= 1;
+  bool checks = std::ranges::all_of(message.new_checks, [](const DeviceCheck& check) {
+    return check.kind <= DeviceCheckKind::Same && is_valid(check.kernel);
+  });
+  return incumbents && checks && is_valid(message.candidate) && message.options.threads >= 1;
 }
 
 }  // namespace
@@ -302,6 +312,45 @@ bool send_frame(int socket, MessageKind kind, std::string_view payload) {
   FrameHeader header{kind, 0, payload.size()};
   return send_all(socket, reinterpret_cast<const char*>(&header), sizeof header) &&
          send_all(socket, payload.data(), payload.size());
+}
+
+namespace {
+
+// A message of one byte with a descriptor beside it.
+struct DescriptorMessage {
+  char byte = 0;
+  iovec bytes{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  DescriptorMessage() {
+    header.msg_iov = &bytes, header.msg_iovlen = 1;
+    header.msg_control = control, header.msg_controllen = sizeof control;
+  }
+};
+
+}  // namespace
+
+bool send_descriptor(int socket, int descriptor) {
+  DescriptorMessage message;
+  cmsghdr* beside = CMSG_FIRSTHDR(&message.header);
+  beside->cmsg_level = SOL_SOCKET, beside->cmsg_type = SCM_RIGHTS, beside->cmsg_len = CMSG_LEN(sizeof descriptor);
+  std::memcpy(CMSG_DATA(beside), &descriptor, sizeof descriptor);
+  ssize_t sent = 0;
+  do sent = sendmsg(socket, &message.header, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == 1;
+}
+
+int receive_descriptor(int socket) {
+  DescriptorMessage message;
+  ssize_t received = 0;
+  do received = recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
+  while (received < 0 && errno == EINTR);
+  cmsghdr* beside = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
+  int descriptor = -1;
+  if (beside && beside->cmsg_level == SOL_SOCKET && beside->cmsg_type == SCM_RIGHTS)
+    std::memcpy(&descriptor, CMSG_DATA(beside), sizeof descriptor);
+  return descriptor;
 }
 
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds) {

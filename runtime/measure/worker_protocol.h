@@ -47,6 +47,8 @@ struct BeginTaskMessage {
   Tolerance tolerance;
   u64 seed = 0;
   std::array<std::vector<OutputSample>, kSets> samples;
+  bool has_file =
+      false;  // its descriptor follows: the worker keeps the reference's results there (runtime/worker/task.h)
 };
 
 // Answered by Measured with a MeasureResult. The worker remembers one incumbent per task.
@@ -55,8 +57,9 @@ struct MeasureMessage {
   Kernel candidate;
   MeasureOptions options;  // options.incumbent is not sent
   bool has_incumbent = false;
-  std::vector<Kernel> new_incumbent;  // one, or none: the one the worker has
-  double incumbent_seconds = 0;       // its smallest time so far in this task; 0 = unknown
+  std::vector<Kernel> new_incumbent;    // one, or none: the one the worker has
+  double incumbent_seconds = 0;         // its smallest time so far in this task; 0 = unknown
+  std::vector<DeviceCheck> new_checks;  // none: those the worker has
 };
 
 struct NamedBytes {
@@ -86,6 +89,9 @@ bool decode(std::string_view bytes, Message& message);
 
 // Sends a whole frame. False if the other side is gone.
 bool send_frame(int socket, MessageKind kind, std::string_view payload);
+// A descriptor behind a frame. -1: nothing came.
+bool send_descriptor(int socket, int descriptor);
+int receive_descriptor(int socket);
 // Receives a whole frame. False if the other side is gone, the frame is too long, or nothing came
 // for `timeout_seconds` (< 0: no limit).
 bool receive_frame(int socket, MessageKind& kind, std::string& payload, double timeout_seconds);

@@ -14,7 +14,6 @@
 namespace tw {
 namespace {
 
-constexpr i64 kPage = 4096;
 constexpr i64 kGuardBytes = i64{1} << 20;  // wide, so that a wrong row or tile is caught too
 constexpr u8 kSlackByte = 0x5c;
 
@@ -37,11 +36,19 @@ bool take_memory(i64 bytes) {
 void limit_memory(i64 bytes) { memory_limit = bytes; }
 
 PrivateMemory::PrivateMemory(i64 bytes) : bytes_(bytes) {
-  if (!take_memory(bytes)) return;
-  std::size_t size = static_cast<std::size_t>(std::max<i64>(bytes, 1));
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+PrivateMemory::PrivateMemory(int file, i64 offset, i64 bytes) : bytes_(bytes) {
+  map(PROT_READ, MAP_PRIVATE, file, offset);
+}
+
+void PrivateMemory::map(int protection, int flags, int file, i64 offset) {
+  if (!take_memory(bytes_)) return;
+  std::size_t size = static_cast<std::size_t>(std::max<i64>(bytes_, 1));
+  void* memory = mmap(nullptr, size, protection, flags, file, offset);
   if (memory == MAP_FAILED) {
-    memory_taken -= bytes;
+    memory_taken -= bytes_;
     return;
   }
   madvise(memory, size, MADV_DONTFORK);
@@ -61,7 +68,7 @@ PrivateMemory::~PrivateMemory() {
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
-    : name_(std::move(name)), bytes_(bytes), page_bytes_(round_up(std::max<i64>(bytes, 1), kPage)), use_(use) {
+    : name_(std::move(name)), bytes_(bytes), page_bytes_(round_up(std::max<i64>(bytes, 1), kPageBytes)), use_(use) {
   offset_ = edge == Edge::End ? page_bytes_ - round_up(bytes, TW_ALIGNMENT) : 0;
   has_memory_ = take_memory(page_bytes_);
   if (!has_memory_) return;

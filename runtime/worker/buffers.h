@@ -24,12 +24,13 @@ enum class Use : u8 {
 // it, and kill somebody when it is used.
 void limit_memory(i64 bytes);
 
-// Memory that can be mapped only from this process: the child of a fork does not have it. Zeroed.
-// Movable.
+// Memory that the child of a fork does not have. Zeroed. Movable.
 class PrivateMemory {
  public:
   PrivateMemory() = default;
   explicit PrivateMemory(i64 bytes);
+  // A part of a file, to be read; `offset`: whole pages.
+  PrivateMemory(int file, i64 offset, i64 bytes);
   PrivateMemory(PrivateMemory&& other) noexcept { *this = std::move(other); }
   PrivateMemory& operator=(PrivateMemory&& other) noexcept;
   ~PrivateMemory();
@@ -37,9 +38,12 @@ class PrivateMemory {
   i64 bytes() const { return bytes_; }
 
  private:
+  void map(int protection, int flags, int file, i64 offset);
   char* data_ = nullptr;
   i64 bytes_ = 0;
 };
+
+inline constexpr i64 kPageBytes = 4096;
 
 class GuardedBuffer {
  public:

@@ -1,6 +1,11 @@
 #include "runtime/worker/task.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "dsl/base/text.h"
@@ -180,6 +185,65 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
 
 namespace {
 
+i64 whole_pages(i64 bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+bool write_all(int file, const char* data, i64 bytes, i64 offset) {
+  while (bytes > 0) {
+    ssize_t done = pwrite(file, data, static_cast<std::size_t>(bytes), offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    data += done, bytes -= done, offset += done;
+  }
+  return true;
+}
+
+// A file that holds all of a reference has these.
+constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+
+}  // namespace
+
+void Task::move_reference_to(int file) {
+  i64 end = 0;
+  for (const DataSet& set : sets_) {
+    for (const auto& [name, output] : set.outputs) end += whole_pages(output.data.bytes());
+  }
+  rlimit most{};
+  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || static_cast<rlim_t>(end) > most.rlim_cur || ftruncate(file, end) != 0)
+    return;
+  i64 at = 0;
+  for (DataSet& set : sets_) {
+    for (auto& [name, output] : set.outputs) {
+      i64 bytes = output.data.bytes();
+      if (!write_all(file, output.data.data(), bytes, at)) return;
+      PrivateMemory moved(file, at, bytes);
+      if (!moved.data()) return;
+      output.data = std::move(moved);
+      at += whole_pages(bytes);
+    }
+  }
+  fcntl(file, F_ADD_SEALS, kSeals);
+}
+
+bool Task::take_reference_from(int file, const KernelManifest& reference) {
+  if (fcntl(file, F_GET_SEALS) != kSeals) return false;
+  std::map<std::string, const KernelArgument*> outputs;  // in the order of DataSet::outputs
+  for (const KernelArgument& argument : reference.run) {
+    if (argument.role == ArgumentRole::Output) outputs[argument.name] = &argument;
+  }
+  i64 at = 0;
+  for (DataSet& set : sets_) {
+    for (const auto& [name, output] : outputs) {
+      PrivateMemory data(file, at, output->bytes);
+      if (!data.data()) return false;
+      set.outputs[name] = {output->dtype, output->bytes / bytes_of(output->dtype), std::move(data), {}};
+      at += whole_pages(output->bytes);
+    }
+  }
+  return true;
+}
+
+namespace {
+
 // Moves numbers to memory that a forked child does not get.
 template <class T>
 bool hide(std::vector<T>& numbers, PrivateMemory& out) {
@@ -222,25 +286,35 @@ u64 Task::hash_of_outputs(int layout, const KernelManifest& kernel) const {
   return hash;
 }
 
+std::optional<Task::Expected> Task::expected(int set, const std::string& output) const {
+  const std::map<std::string, Output>& outputs = sets_[static_cast<std::size_t>(set)].outputs;
+  auto found = outputs.find(output), variances = outputs.find(output + std::string(kVarianceSuffix));
+  if (found == outputs.end()) return std::nullopt;
+  const PrivateMemory& positions = found->second.positions;
+  return Expected{
+      found->second.dtype,
+      found->second.count,
+      found->second.data.data(),
+      variances == outputs.end() ? nullptr : reinterpret_cast<const double*>(variances->second.data.data()),
+      {reinterpret_cast<const i64*>(positions.data()), static_cast<std::size_t>(positions.bytes()) / sizeof(i64)}};
+}
+
 std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const {
-  const DataSet& set = sets_[layouts_[layout].set];
+  int set = layouts_[layout].set;
   std::size_t compared = 0;
   for (const KernelArgument& argument : kernel.run) {
     if (argument.role != ArgumentRole::Output) continue;
-    auto expected = set.outputs.find(argument.name);
+    std::optional<Expected> expected = this->expected(set, argument.name);
     i64 count = argument.bytes / bytes_of(argument.dtype);
-    if (expected == set.outputs.end() || expected->second.count != count) {
+    if (!expected || expected->count != count) {
       return cat("output `", argument.name, "` with ", count, " elements is not an output of the reference");
     }
-    auto variances = set.outputs.find(argument.name + std::string(kVarianceSuffix));
-    ++compared;
-    if (variances != set.outputs.end()) ++compared;
+    compared += expected->variances ? 2 : 1;
     Elements actual{find(layout, argument)->kernel_view(), argument.dtype, count};
-    std::span<const i64> sampled = expected->second.sampled();
+    std::span<const i64> sampled = expected->positions;
     std::string picked;
     if (!sampled.empty()) {
-      bool has_numbers_only =
-          find_not_a_number({expected->second.data.data(), DType::F64, static_cast<i64>(sampled.size())}) < 0;
+      bool has_numbers_only = find_not_a_number({expected->data, DType::F64, static_cast<i64>(sampled.size())}) < 0;
       i64 missing = find_not_computed(actual, poison, has_numbers_only);
       if (missing >= 0)
         return cat("output `", argument.name, "`: ", position_text(argument.shape, missing),
@@ -248,9 +322,8 @@ std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, dou
       picked = gather(actual, sampled);
       actual = {picked.data(), argument.dtype, static_cast<i64>(sampled.size())};
     }
-    Comparison found = compare(
-        actual, {expected->second.data.data(), expected->second.dtype, actual.count}, tolerance_,
-        variances == set.outputs.end() ? nullptr : reinterpret_cast<const double*>(variances->second.data.data()));
+    Comparison found =
+        compare(actual, {expected->data, expected->dtype, actual.count}, tolerance_, expected->variances);
     max_error = std::max(max_error, found.max_error);
     if (found.is_right()) continue;
     i64 first = sampled.empty() || found.first < 0 ? found.first : sampled[static_cast<std::size_t>(found.first)];
@@ -258,9 +331,8 @@ std::string Task::check(int layout, const KernelManifest& kernel, u8 poison, dou
                "`: ", difference_text(found, actual.count, position_text(argument.shape, first)),
                sampled.empty() ? "" : " (of a sample)");
   }
-  return compared == set.outputs.size()
-             ? ""
-             : cat("the kernel has not all ", set.outputs.size(), " outputs of the reference");
+  std::size_t all = sets_[static_cast<std::size_t>(set)].outputs.size();
+  return compared == all ? "" : cat("the kernel has not all ", all, " outputs of the reference");
 }
 
 }  // namespace tw

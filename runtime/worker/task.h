@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -47,10 +48,26 @@ class Task {
   // Keeps the outputs that the reference has left in the layout as those of the set that it holds, and frees their
   // buffers.
   bool keep_reference(int layout, const KernelManifest& reference, TaskFailure& failure);
+  // Moves what was kept of all sets to an empty file (memfd_create), which nobody can write afterwards: the worker that
+  // comes after this one may take it from there. What has no room in a file stays where it is.
+  void move_reference_to(int file);
+  // False: there is none in the file.
+  bool take_reference_from(int file, const KernelManifest& reference);
   // Compares the outputs in the layout with those. Returns "" or what differs, in one sentence;
   // raises max_error. Where there is a sample, all other elements are only looked at for what no kernel computes:
   // `poison`, the byte that outputs were filled with, and, if the sample has none, NaNs.
   std::string check(int layout, const KernelManifest& kernel, u8 poison, double& max_error) const;
+
+  // What an output of a set is compared with; nothing if the reference has no such output.
+  struct Expected {
+    DType dtype;
+    i64 count;                       // of the whole output
+    const char* data;                // `count` elements, or one for each position
+    const double* variances;         // of these; null: none are allowed for
+    std::span<const i64> positions;  // empty: all
+  };
+  std::optional<Expected> expected(int set, const std::string& output) const;
+  Tolerance tolerance() const { return tolerance_; }
 
   // A hash of the outputs in the layout.
   u64 hash_of_outputs(int layout, const KernelManifest& kernel) const;
@@ -66,10 +83,6 @@ class Task {
     i64 count;  // of the whole output
     PrivateMemory data;
     PrivateMemory positions;  // of the elements in `data`, i64; empty: all
-    std::span<const i64> sampled() const {
-      return {reinterpret_cast<const i64*>(positions.data()),
-              static_cast<std::size_t>(positions.bytes()) / sizeof(i64)};
-    }
   };
   struct DataSet {
     std::map<std::string, PrivateMemory> inputs;

@@ -36,9 +36,9 @@ class DeviceServer {
     limit_memory(message.data_bytes);
     gpu_ = std::make_unique<device::Device>(message.device, error_);
     if (error_.empty()) {
-      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{*gpu_, watchdog_, message.memory_bytes,
-                                                            message.reference_timeout_seconds,
-                                                            open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC)});
+      worker_ = std::make_unique<DeviceWorker>(
+          DeviceWorker{*gpu_, watchdog_, message.memory_bytes, message.reference_timeout_seconds,
+                       open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC), gpu_->memory_bytes() / 2});
     }
     return true;
   }
@@ -48,11 +48,12 @@ class DeviceServer {
   bool begin_task(BeginTaskMessage& message) {
     TaskStart started;
     started.error = error_;
+    int file = message.has_file ? receive_descriptor(kWorkerSocket) : -1;
     if (worker_) {
       TaskStart late{.status = MeasureStatus::Timeout, .error = "the reference did not return in time"};
       watchdog_.expect(2 * hello_.reference_timeout_seconds, MessageKind::TaskStarted, encode(late));
       TaskFailure failure;
-      auto task = std::make_unique<DeviceTask>(*worker_, message, started.reference_seconds, failure);
+      auto task = std::make_unique<DeviceTask>(*worker_, message, file, started.reference_seconds, failure);
       watchdog_.rest();
       started.status = failure.status, started.error = failure.message;
       if (started.status == MeasureStatus::Ok) {
@@ -60,6 +61,7 @@ class DeviceServer {
         tasks_[message.task].data = std::move(task);
       }
     }
+    if (file >= 0) close(file);
     return send_frame(kWorkerSocket, MessageKind::TaskStarted, encode(started));
   }
 
@@ -68,18 +70,34 @@ class DeviceServer {
     if (found == tasks_.end()) return false;
     OpenTask& task = found->second;
     if (!message.new_incumbent.empty()) task.incumbent = std::move(message.new_incumbent[0]);
+    if (!message.new_checks.empty()) task.data->check_on_device(std::move(message.new_checks));
+    // Another task's kernels may have written into this one's memory, however far away.
+    if (std::exchange(latest_, message.task) != message.task && !task.data->is_intact()) task.data->renew();
     MeasureResult result = task.data->measure(message.candidate, message.has_incumbent ? &task.incumbent : nullptr,
                                               message.incumbent_seconds, message.options);
+    bool may_be_best = result.status == MeasureStatus::Ok && result.ratio < 1;
+    if (may_be_best) blame_for_other_tasks(message.task, result);
     return send_frame(kWorkerSocket, MessageKind::Measured, encode(result));
   }
 
  private:
+  // A kernel that wrote into the memory of another task is not a right one.
+  void blame_for_other_tasks(int task, MeasureResult& result) {
+    for (auto& [number, other] : tasks_) {
+      if (number == task || other.data->is_intact()) continue;
+      other.data->renew();
+      result.status = MeasureStatus::OutOfBounds;
+      result.message = "wrote into the memory of another task";
+    }
+  }
+
   Watchdog watchdog_;
   HelloMessage hello_;
   std::string error_;
   std::unique_ptr<device::Device> gpu_;
   std::unique_ptr<DeviceWorker> worker_;
   std::map<int, OpenTask> tasks_;
+  int latest_ = -1;  // the task that was measured last
 };
 
 int print_devices() {

@@ -11,6 +11,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/passes/rounding_error.h"
 #include "dsl/passes/widen.h"
+#include "sampler/search/device_checks.h"
 #include "sampler/search/reference.h"
 #include "sampler/search/sampled_reference.h"
 
@@ -129,7 +130,7 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 }
 
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
-                            u64 seed, const std::function<bool()>& stop) {
+                            u64 seed, const std::function<bool()>& stop, bool has_many) {
   TaskStart start;
   std::optional<SampledReference> sample;
   if (points_of(program) > kReferencePoints && measurer.takes_samples()) sample = sample_reference(program, seed, stop);
@@ -144,6 +145,8 @@ TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Ta
               .error = cat("the reference program cannot be compiled: ", reference.problem)};
     start = measurer.begin_task(*reference.kernel, tolerance_of(program), seed);
   }
+  if (start.task >= 0 && has_many && is_device(target))
+    measurer.check_on_device(start.task, device_checks(program, target, sample ? &*sample : nullptr));
   if (start.task < 0) start.error = cat("the reference program cannot be run: ", start.error);
   return start;
 }

@@ -1,13 +1,17 @@
 // The OpenCL worker on a real device (PoCL on machines without a GPU), with a fresh cache of compiled kernels. Skipped
 // where there is none.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <regex>
 
 #include "backends/gpu_source/source.h"
+#include "dsl/base/clock.h"
+#include "dsl/text/workload.h"
 #include "runtime/measure/measurer.h"
+#include "sampler/search/device_checks.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
 #include "sampler/space/candidate.h"
@@ -58,8 +62,8 @@ class OpenCl : public ::testing::Test {
   }
 
   // The tiled kernel with one piece of its source exchanged.
-  static Kernel changed(const std::string& from, const std::string& to) {
-    Kernel out = kernel(kUse, test::gpu_gemm_schedule({}));
+  static Kernel changed(const std::string& from, const std::string& to, const char* use = kUse) {
+    Kernel out = kernel(use, test::gpu_gemm_schedule({}));
     std::size_t at = out.code.rfind(from);
     EXPECT_NE(at, std::string::npos) << out.code;
     out.code.replace(at, from.size(), to);
@@ -235,6 +239,83 @@ TEST_F(OpenCl, AWorkerWhoseReferenceHangsIsGone) {
   TaskStart started = measurer_->begin_task(reference, {}, 1);
   EXPECT_EQ(started.status, MeasureStatus::Timeout) << started.error;
   EXPECT_TRUE(test::children_of(getpid()).empty());
+}
+
+bool was_timed(const MeasureResult& result) {
+  return result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy;
+}
+
+// What checks on the device say counts for what is slower than the best. What may become the best is compared on the
+// host.
+TEST_F(OpenCl, TheHostConfirmsWhatTheDeviceFindsRight) {
+  const char* use = "matmul(M = 500, N = 600, K = 16)";
+  test::Scheduled plain(use, {}, "");
+  std::vector<DeviceCheck> honest = device_checks(plain.program(), target(), nullptr), blind = honest;
+  ASSERT_EQ(honest.size(), 3u);
+  for (DeviceCheck& check : blind) {
+    std::string& code = check.kernel.code;  // whose differences are all 0
+    code = std::regex_replace(code, std::regex("fabs\\("), "0 * fabs(");
+    code = std::regex_replace(code, std::regex("\\? 0 : 1"), "? 0 : 0");
+  }
+  int task = begin(use);
+  ASSERT_GE(task, 0) << error_;
+  const std::string sums = "float4 C_register_0;",
+                    spin = sums + " volatile int spin = 0; for (int z = 0; z < 20000; ++z) spin += z;";
+  Kernel right = kernel(use, test::gpu_gemm_schedule({})), slow = changed(sums, spin, use),
+         wrong = changed("(float4)(0.0f)", "(float4)(1.0f)", use), slow_and_wrong = slow;
+  std::size_t at = slow.code.rfind("(float4)(0.0f)");
+  slow_and_wrong.code.replace(at, 14, "(float4)(1.0f)");
+  Kernel less = changed(sums, sums + " if (get_group_id(0) > 0) return;", use),
+         cheat =
+             changed(sums, spin + " if (get_global_id(0) + get_global_id(1) == 0) ((__global int*)A)[5] ^= 1;", use),
+         spoiler = changed(sums, spin + " ((__global float*)A)[5] = 3;", use);
+
+  measurer_->check_on_device(task, honest);
+  EXPECT_TRUE(was_timed(measurer_->measure(task, right, {})));
+  MeasureOptions options{.incumbent = &right};
+  MeasureResult slower = measurer_->measure(task, slow, options);
+  EXPECT_TRUE(was_timed(slower)) << slower.message;
+  EXPECT_GT(slower.ratio, 1.5);
+  for (const Kernel* bad : {&wrong, &slow_and_wrong, &less}) {
+    MeasureResult found = measurer_->measure(task, *bad, options);
+    EXPECT_EQ(found.status, MeasureStatus::WrongResult) << found.message;
+    EXPECT_NE(found.message.find("elements are wrong"), std::string::npos) << found.message;
+  }
+  EXPECT_EQ(measurer_->measure(task, cheat, options).status, MeasureStatus::Cheat);
+  EXPECT_TRUE(was_timed(measurer_->measure(task, slow, options))) << "what it has written is gone";
+  EXPECT_EQ(measurer_->measure(task, spoiler, options).status, MeasureStatus::WrongResult);
+  EXPECT_TRUE(was_timed(measurer_->measure(task, slow, options))) << "what it has written is gone";
+
+  measurer_->check_on_device(task, blind);
+  EXPECT_TRUE(was_timed(measurer_->measure(task, slow_and_wrong, options))) << "the device was asked";
+  EXPECT_EQ(measurer_->measure(task, less, options).status, MeasureStatus::WrongResult) << "and the host";
+  EXPECT_EQ(measurer_->measure(task, wrong, {}).status, MeasureStatus::WrongResult) << "nothing to be slower than";
+  EXPECT_EQ(measurer_->measure(task, slow_and_wrong, {.incumbent = &right, .time = false}).status,
+            MeasureStatus::WrongResult);
+}
+
+// Results of the reference outlive the worker that computed them: the next one does not run it again.
+TEST_F(OpenCl, AReferenceRunsOnce) {
+  Source source{"long", "workload long_sum(K: int) { input A: f32[4]; output Y: f32[i: 1] = sum(k: K) A[k % 4] }"};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<OwnedProgram> program = instantiate(module, "long_sum", {{"K", i64{1} << 30}}, {}, diagnostics);
+  ASSERT_TRUE(program) << diagnostics.render();
+  std::optional<OwnedProgram> quick = instantiate(module, "long_sum", {{"K", i64{4}}}, {}, diagnostics);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  BuiltKernel reference = build_reference(program->program, target(), *compiler);
+  TaskStart start = measurer_->begin_task(*reference.kernel, tolerance_of(program->program), 1);
+  ASSERT_GE(start.task, 0) << start.error;
+  EXPECT_GT(start.reference_seconds, 0.5);
+  Schedule plain(quick->program);
+  BuiltKernel wrong = build_kernel(plain.program(), target(), *compiler);
+  ASSERT_TRUE(wrong.kernel) << wrong.problem;
+  EXPECT_EQ(measurer_->measure(start.task, *wrong.kernel, {}).status, MeasureStatus::WrongResult);
+  for (pid_t worker : test::children_of(getpid())) kill(worker, SIGKILL);
+  EXPECT_EQ(measurer_->measure(start.task, *wrong.kernel, {}).status, MeasureStatus::Crash);
+  double begin = seconds_now();
+  EXPECT_EQ(measurer_->measure(start.task, *wrong.kernel, {}).status, MeasureStatus::WrongResult);
+  EXPECT_LT(seconds_now() - begin, start.reference_seconds) << "two runs of the reference, of both sets";
 }
 
 TEST_F(OpenCl, ADeviceThatIsNotThereIsNamed) {
