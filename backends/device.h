@@ -69,7 +69,10 @@ class Memory {
   bool copy(const Memory& from);
   // The data gets `byte`, the bands their pattern.
   bool fill(u8 byte);
-  bool bands_intact() const;
+  bool fill_bands();
+  // All of the bands, or what is next to the data.
+  enum class Reach : u8 { All, Near };
+  bool bands_intact(Reach reach = Reach::All) const;
 
   struct State;
   State& state() const { return *state_; }

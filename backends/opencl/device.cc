@@ -224,14 +224,20 @@ bool Memory::copy(const Memory& from) {
 }
 
 bool Memory::fill(u8 byte) {
+  return cl().fill_buffer(state_->queue, state_->handle, &byte, 1, kBand, data_bytes(bytes_), 0, nullptr, nullptr) ==
+             CL_SUCCESS &&
+         fill_bands();
+}
+
+bool Memory::fill_bands() {
   auto set = [&](u8 value, std::size_t at, std::size_t bytes) {
     return cl().fill_buffer(state_->queue, state_->handle, &value, 1, at, bytes, 0, nullptr, nullptr) == CL_SUCCESS;
   };
-  return fill_between_bands(bytes_, byte, set) && cl().finish(state_->queue) == CL_SUCCESS;
+  return device::fill_bands(bytes_, set) && cl().finish(state_->queue) == CL_SUCCESS;
 }
 
-bool Memory::bands_intact() const {
-  return bands_hold(bytes_, [&](void* to, std::size_t at, std::size_t bytes) {
+bool Memory::bands_intact(Reach reach) const {
+  return bands_hold(bytes_, reach == Reach::All ? kBand : kNear, [&](void* to, std::size_t at, std::size_t bytes) {
     return cl().read_buffer(state_->queue, state_->handle, CL_TRUE, at, bytes, to, 0, nullptr, nullptr) == CL_SUCCESS;
   });
 }

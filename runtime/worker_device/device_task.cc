@@ -209,7 +209,7 @@ void DeviceTask::check_on_device(std::vector<DeviceCheck> checks) {
 
 bool DeviceTask::is_intact() {
   MeasureResult ignored;
-  auto has_bands = [](const auto& entry) { return entry.second->bands_intact(); };
+  auto has_bands = [](const auto& entry) { return entry.second->bands_intact(reach_of(By::Device)); };
   return std::ranges::all_of(outputs_, has_bands) &&
          (set_on_device_ >= 0 ? inputs_intact(set_on_device_, By::Device, ignored)
                               : std::ranges::all_of(inputs_, has_bands));
@@ -227,6 +227,7 @@ void DeviceTask::renew() {
 bool DeviceTask::check(const Kernel& candidate, Loaded& loaded, int set, By by, const char* when,
                        MeasureResult& result) {
   bool good = upload(set) && poison_outputs();
+  for (const auto& [name, memory] : inputs_) good = good && memory->fill_bands();
   for (const auto& [name, memory] : loaded.packed) good = good && memory->fill(kPoison);
   if (loaded.scratch) good = good && loaded.scratch->fill(kPoison);
   if (!good) return fail(result, MeasureStatus::WorkerLost, "the device does not take data any more");
@@ -246,7 +247,7 @@ bool DeviceTask::compare(const Kernel& candidate, Loaded& loaded, int set, By by
   for (const auto& [name, memory] : loaded.packed) written.emplace_back(name, memory.get());
   if (loaded.scratch) written.emplace_back("scratch", loaded.scratch.get());
   for (const auto& [name, memory] : written) {
-    if (!memory->bands_intact())
+    if (!memory->bands_intact(reach_of(by)))
       return fail(result, MeasureStatus::OutOfBounds, cat("wrote beside `", name, "`", when));
   }
   return (by == By::Device && is_right_by_device(candidate, loaded, set, result)) ||
@@ -281,7 +282,7 @@ bool DeviceTask::compare_on_host(const Kernel& candidate, Loaded& loaded, int se
 
 bool DeviceTask::inputs_intact(int set, By by, MeasureResult& result) {
   for (const auto& [name, memory] : inputs_) {
-    bool has_bands = memory->bands_intact();
+    bool has_bands = memory->bands_intact(reach_of(by));
     if (has_bands && by == By::Device && checks_ && checks_->is_unchanged(name, set, *memory)) continue;
     auto bytes = static_cast<std::size_t>(memory->bytes());
     read_back_.resize(std::max(bytes, read_back_.size()));
@@ -308,6 +309,7 @@ bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_sec
     result.status = MeasureStatus::Noisy;
     result.message = cat("the device is slowed down by ", why);
   }
+  if (device::kTimesAreTheDevices) return result.device_seconds = result.min_seconds, true;
   for (int i = 0; i < kDeviceTimings; ++i) {
     double seconds = 0;
     if (int code = candidate.kernel->run(seconds); code != 0) return fail_run(result, code);

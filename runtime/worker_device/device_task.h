@@ -60,6 +60,10 @@ class DeviceTask {
                                const MeasureOptions& options);
   // Who says whether a result is right: the device if it can, or the host in any case.
   enum class By : u8 { Device, Host };
+  // Of bands, where all is read by the host.
+  static device::Memory::Reach reach_of(By by) {
+    return by == By::Host ? device::Memory::Reach::All : device::Memory::Reach::Near;
+  }
   bool check(const Kernel& candidate, Loaded& loaded, int set, By by, const char* when, MeasureResult& result);
   bool compare(const Kernel& candidate, Loaded& loaded, int set, By by, const char* when, MeasureResult& result);
   bool is_right_by_device(const Kernel& candidate, Loaded& loaded, int set, MeasureResult& result);

@@ -8,7 +8,9 @@
  * "illegal" answers (700); with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write;
  * TW_STUB_OUTSIDE: how many floats behind its output "outside" writes (0);
- * TW_STUB_SERIAL: one of a single work-item, as the untuned program's is. Built with TW_STUB_OLD it lacks a function, as an old driver does.
+ * TW_STUB_SERIAL: one of a single work-item, as the untuned program's is. Machine code that reads "ELF takes N": each kernel of it takes
+ * N microseconds, and computes its result only where its output has been overwritten. TW_STUB_COPY: so many microseconds a copy of a MiB to or from the host takes;
+ * TW_STUB_COPIED: the path of a file that gets the MiB that went to the device and came from it. Kernels that look at results of f32 (sampler/search/device_checks.h) do what they should. Built with TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,11 +27,73 @@ typedef struct {
   unsigned attribute_count;
 } LaunchConfig;
 
-enum { MOST_RECORDED = 256, MOST_PARAMETERS = 4 };
+enum { MOST_RECORDED = 256, MOST_PARAMETERS = 5, MOST_BLOCKS = 4096, BAND = 1 << 20 };
 typedef struct {
   int count, is_serial;
+  double takes;
   void* pointers[MOST_RECORDED][MOST_PARAMETERS];
 } Graph;
+typedef struct {
+  char name[64];
+  double takes; /* microseconds; 0 = as long as it takes */
+} Function;
+
+static struct {
+  char* begin;
+  size_t bytes;
+} blocks[MOST_BLOCKS]; /* that are allocated */
+
+/* The elements of the data at a pointer, between its guard bands. */
+static size_t elements(const void* data, size_t size) {
+  for (int i = 0; i < MOST_BLOCKS; ++i) {
+    if (blocks[i].begin && blocks[i].begin + BAND == (const char*)data) return (blocks[i].bytes - 2 * BAND) / size;
+  }
+  return 0;
+}
+
+static double host_copies[2] = {0, 0}; /* MiB to the device and from it */
+static void count_copy(int from_device, size_t bytes) {
+  const char *path = getenv("TW_STUB_COPIED"), *speed = getenv("TW_STUB_COPY");
+  double size = (double)bytes / (1 << 20);
+  host_copies[from_device] += size;
+  if (speed) usleep((unsigned)(atof(speed) * size));
+  FILE* file = path ? fopen(path, "w") : NULL;
+  if (!file) return;
+  fprintf(file, "%f %f", host_copies[0], host_copies[1]);
+  fclose(file);
+}
+
+/* Kernel number `part` of sampler/search/device_checks.tw, for f32 and f64. */
+static int run_check(const char* name, void* const* p) {
+  const float* x = p[0];
+  const double* expected = p[1];
+  int part = name[strlen(name) - 1] - '0';
+  size_t count = elements(p[0], sizeof(float));
+  if (strncmp(name, "check_same", 10) == 0) {
+    int* unusual = p[2];
+    memset(unusual, 0, elements(unusual, 1));
+    unusual[0] = memcmp(p[0], p[1], elements(p[0], 1)) != 0;
+  } else if (strncmp(name, "check_compare", 13) == 0 && part == 0) {
+    const double *variance = p[2], *allowed = p[3];
+    int* unusual = p[4];
+    memset(unusual, 0, elements(unusual, 1));
+    for (size_t i = 0; i < count; ++i) {
+      double bound = allowed[0] + allowed[1] * fabs(expected[i]) + allowed[2] * sqrt(variance[i]);
+      unusual[0] += fabs(x[i] - expected[i]) <= bound && bound < INFINITY ? 0 : 1;
+    }
+  } else if (strncmp(name, "check_compare", 13) == 0) {
+    double* out = part == 3 ? p[1] : p[2];
+    memset(out, 0, elements(out, 1));
+    if (part == 3) count = elements(p[0], sizeof(double));
+    for (size_t i = 0; i < count; ++i) {
+      double error = part == 3 ? 0 : fabs(x[i] - expected[i]);
+      out[0] = part == 1 ? fmax(out[0], error) : out[0] + (part == 2 ? error * error : ((const double*)p[0])[i]);
+    }
+  } else {
+    return 1;
+  }
+  return 0;
+}
 
 static int broken = 0; /* the code that every call answers with from now on */
 static Graph* recording = NULL;
@@ -76,7 +140,14 @@ static void softmax(const float* x, float* y, long m, long n) {
   }
 }
 
-static int run(void* const* pointers) {
+static void wait_for(double microseconds) {
+  struct timespec now, begin;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((double)(now.tv_sec - begin.tv_sec) * 1e6 + (double)(now.tv_nsec - begin.tv_nsec) * 1e-3 < microseconds);
+}
+
+static int run(void* const* pointers, double takes) {
   const char* outputs = getenv("TW_STUB_OUTPUTS");
   if (outputs && write_next(outputs, pointers[3]) != 0) return 1;
   long m = 0, n = 0, k = 0;
@@ -92,6 +163,8 @@ static int run(void* const* pointers) {
   if (is_serial && getenv("TW_STUB_SERIAL")) usleep((unsigned)atoi(getenv("TW_STUB_SERIAL")));
   if (getenv("TW_STUB_SOFTMAX")) return sscanf(getenv("TW_STUB_SOFTMAX"), "%ld,%ld", &m, &n) == 2 ? softmax(pointers[0], pointers[1], m, n), 0 : 1;
   if (!sizes || sscanf(sizes, "%ld,%ld,%ld", &m, &n, &k) != 3) return 1;
+  if (takes > 0) wait_for(takes);
+  if (takes > 0 && !isnan(c[0])) return 0;
   for (long i = 0; i < m; ++i) {
     for (long j = 0; j < n; ++j) {
       float sum = 0;
@@ -154,7 +227,7 @@ int cuGraphLaunch(void* executable, void* stream) {
   (void)stream;
   is_alone = graph->count == 1;
   is_serial = graph->is_serial;
-  for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i]);
+  for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i], graph->takes);
   is_alone = 0;
   return broken;
 }
@@ -170,12 +243,27 @@ int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
 int cuMemAlloc_v2(Address* address, size_t bytes) {
   if (broken) return broken;
   if (has_fault("memory")) return 2;
-  *address = (Address)(size_t)malloc(bytes);
+  char* memory = malloc(bytes);
+  *address = (Address)(size_t)memory;
+  for (int i = 0; memory && i < MOST_BLOCKS; ++i) {
+    if (blocks[i].begin) continue;
+    blocks[i].begin = memory, blocks[i].bytes = bytes;
+    break;
+  }
   return *address ? 0 : 2;
 }
-int cuMemFree_v2(Address address) { return free((void*)(size_t)address), broken; }
-int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) { return broken ? broken : (memcpy((void*)(size_t)to, from, bytes), 0); }
-int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) { return broken ? broken : (memcpy(to, (void*)(size_t)from, bytes), 0); }
+int cuMemFree_v2(Address address) {
+  for (int i = 0; i < MOST_BLOCKS; ++i) {
+    if (blocks[i].begin == (char*)(size_t)address) blocks[i].begin = NULL;
+  }
+  return free((void*)(size_t)address), broken;
+}
+int cuMemcpyHtoD_v2(Address to, const void* from, size_t bytes) {
+  return broken ? broken : (count_copy(0, bytes), memcpy((void*)(size_t)to, from, bytes), 0);
+}
+int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) {
+  return broken ? broken : (count_copy(1, bytes), memcpy(to, (void*)(size_t)from, bytes), 0);
+}
 int cuMemsetD8_v2(Address to, unsigned char value, size_t bytes) { return broken ? broken : (memset((void*)(size_t)to, value, bytes), 0); }
 int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) {
   return (void)stream, is_cold = bytes >= (size_t)128 << 20, cuMemsetD8_v2(to, value, bytes);
@@ -183,9 +271,18 @@ int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream)
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
   return (void)stream, ++copies, broken ? broken : (memmove((void*)(size_t)to, (void*)(size_t)from, bytes), 0);
 }
-int cuModuleLoadData(void** module, const void* image) { return ++loads, *module = &broken, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200; }
-int cuModuleUnload(void* module) { return (void)module, broken; }
-int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)module, *function = (void*)(size_t)name, name[0] ? broken : 500; }
+int cuModuleLoadData(void** module, const void* image) {
+  double* takes = calloc(1, sizeof(double));
+  if (memcmp(image, "\x7f" "ELF takes ", 11) == 0) *takes = atof((const char*)image + 11);
+  return ++loads, *module = takes, memcmp(image, "\x7f" "ELF", 4) == 0 ? broken : 200;
+}
+int cuModuleUnload(void* module) { return free(module), broken; }
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  Function* made = calloc(1, sizeof(Function));
+  snprintf(made->name, sizeof made->name, "%s", name);
+  made->takes = *(double*)module;
+  return *function = made, name[0] ? broken : 500; /* there is no call that gives it back */
+}
 static unsigned dynamic_limit = 48 << 10; /* what the latest function with an attribute may have */
 int cuFuncSetAttribute(void* function, int attribute, int value) {
   (void)function;
@@ -193,26 +290,33 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
   if (attribute == 8) dynamic_limit = (unsigned)value;
   return broken;
 }
-static int launch(unsigned dynamic_shared_bytes, void** parameters) {
-  void* pointers[MOST_PARAMETERS];
-  int count = getenv("TW_STUB_OUTPUTS") ? MOST_PARAMETERS : getenv("TW_STUB_SOFTMAX") ? 2 : 3;
+static int launch(const Function* function, unsigned dynamic_shared_bytes, void** parameters) {
+  void* pointers[MOST_PARAMETERS] = {0};
+  const char* name = function->name;
+  if (strncmp(name, "check_", 6) == 0) {
+    int parameter_count = strstr(name, "compare_run_0") ? 5 : strstr(name, "compare_run_3") ? 2 : 3;
+    for (int i = 0; i < parameter_count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
+    return broken ? broken : run_check(name, pointers);
+  }
+  int count = getenv("TW_STUB_OUTPUTS") ? 4 : getenv("TW_STUB_SOFTMAX") ? 2 : 3;
   const char* wanted = getenv("TW_STUB_SHARED");
   if (dynamic_shared_bytes > dynamic_limit || (wanted && dynamic_shared_bytes != (unsigned)atoi(wanted))) return 1;
   for (int i = 0; i < count; ++i) pointers[i] = (void*)(size_t)*(Address*)parameters[i];
-  if (!recording) return broken ? broken : run(pointers);
+  if (!recording) return broken ? broken : run(pointers, function->takes);
+  recording->takes = function->takes;
   recording->is_serial = is_serial;
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
   return broken;
 }
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
                    void** parameters, void** extra) {
-  (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)stream, (void)extra;
-  return launch(shared, parameters);
+  (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)stream, (void)extra;
+  return launch(function, shared, parameters);
 }
 #ifndef TW_STUB_OLD
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void** extra) {
   const unsigned *grid = config->grid, *block = config->block;
   is_serial = grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2] == 1;
-  return (void)function, (void)extra, launch(config->dynamic_shared_bytes, parameters);
+  return (void)extra, launch(function, config->dynamic_shared_bytes, parameters);
 }
 #endif
