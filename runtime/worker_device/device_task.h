@@ -39,8 +39,10 @@ class DeviceTask {
   void check_on_device(std::vector<DeviceCheck> checks);
   MeasureResult measure(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                         const MeasureOptions& options);
+  // Who says whether a result is right: the device if it can, or the host in any case.
+  enum class By : u8 { Device, Host };
   // Is all that is kept on the device between measurements what it was?
-  bool is_intact();
+  bool is_intact(By by);
   // Brings it from the host again.
   void renew();
 
@@ -58,8 +60,6 @@ class DeviceTask {
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                                const MeasureOptions& options);
-  // Who says whether a result is right: the device if it can, or the host in any case.
-  enum class By : u8 { Device, Host };
   // Of bands, where all is read by the host.
   static device::Memory::Reach reach_of(By by) {
     return by == By::Host ? device::Memory::Reach::All : device::Memory::Reach::Near;

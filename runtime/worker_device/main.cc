@@ -72,10 +72,12 @@ class DeviceServer {
     if (!message.new_incumbent.empty()) task.incumbent = std::move(message.new_incumbent[0]);
     if (!message.new_checks.empty()) task.data->check_on_device(std::move(message.new_checks));
     // Another task's kernels may have written into this one's memory, however far away.
-    if (std::exchange(latest_, message.task) != message.task && !task.data->is_intact()) task.data->renew();
+    if (std::exchange(latest_, message.task) != message.task && !task.data->is_intact(DeviceTask::By::Device))
+      task.data->renew();
     MeasureResult result = task.data->measure(message.candidate, message.has_incumbent ? &task.incumbent : nullptr,
                                               message.incumbent_seconds, message.options);
-    bool may_be_best = result.status == MeasureStatus::Ok && result.ratio < 1;
+    bool is_timed = result.status == MeasureStatus::Ok || result.status == MeasureStatus::Noisy;
+    bool may_be_best = is_timed && result.ratio < 1;
     if (may_be_best) blame_for_other_tasks(message.task, result);
     return send_frame(kWorkerSocket, MessageKind::Measured, encode(result));
   }
@@ -84,7 +86,7 @@ class DeviceServer {
   // A kernel that wrote into the memory of another task is not a right one.
   void blame_for_other_tasks(int task, MeasureResult& result) {
     for (auto& [number, other] : tasks_) {
-      if (number == task || other.data->is_intact()) continue;
+      if (number == task || other.data->is_intact(DeviceTask::By::Device)) continue;
       other.data->renew();
       result.status = MeasureStatus::OutOfBounds;
       result.message = "wrote into the memory of another task";

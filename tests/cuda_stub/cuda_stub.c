@@ -3,7 +3,7 @@
  * TW_STUB_GEMM ("M,N,K"), which is what the test's kernels do; with TW_STUB_SOFTMAX ("M,N") one with two pointers softmax of rows. With TW_STUB_OUTPUTS, the path of a file, each launch writes what comes next
  * in it to its fourth parameter: 8 bytes of length, then the data; TW_STUB_PLACE, the path of another file, keeps the place for the next process. TW_STUB_SHARED: the shared memory that
  * each launch must give. TW_STUB_ARCH: compute capability, "89" (default 80). TW_STUB_CUDA: the driver's CUDA, "12040" (13000). TW_STUB_FAULT: what goes wrong ("init", "none", "memory", "illegal", "hang",
- * "wrong", "outside", "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process, or, with TW_STUB_COUNTS,
+ * "wrong", "outside", "others": writes to all memory but its own, "crash", "exit", "idle": launches do nothing); with TW_STUB_AFTER not the first so many times in a process, or, with TW_STUB_COUNTS,
  * not before more than so many "loads" of modules or "copies" within the device were asked for, or only in graphs with one launch ("alone"); TW_STUB_CODE: what
  * "illegal" answers (700); with TW_STUB_ONCE, the path of a file, only
  * once: whoever can remove the file has the fault. TW_STUB_COLD: so many microseconds a launch takes longer behind a large write;
@@ -173,6 +173,11 @@ static int run(void* const* pointers, double takes) {
     }
   }
   if (has_fault("wrong")) c[m * n - 1] += 1;
+  int is_spoiling = has_fault("others");
+  for (int i = 0; is_spoiling && i < MOST_BLOCKS; ++i) {
+    float* data = (float*)(void*)(blocks[i].begin + BAND);
+    if (blocks[i].begin && data != a && data != b && data != c) data[0] += (float)(i + 1);
+  }
   if (has_fault("outside")) c[m * n + (getenv("TW_STUB_OUTSIDE") ? atol(getenv("TW_STUB_OUTSIDE")) : 0)] = 1;
   while (has_fault("hang")) sleep(3600);
   return 0;
