@@ -38,6 +38,7 @@ class Device {
   // more: then false.
   bool answers() const;
   i64 memory_bytes() const;  // of all its memory; 0 if the driver does not say
+  i64 cache_bytes() const;   // of its largest cache; 0 if the driver does not say
   // The clock of its multiprocessors, now and at most; 0 = not known.
   int clock_mhz() const;
   int most_clock_mhz() const;

@@ -91,8 +91,8 @@ int list_best(const Options& options) {
       if (!best) return Environment;
       for (const Record& record : *best) {
         json.push_back(to_json(record));
-        rows.push_back({record.task, show_times(record.seconds, record.cold), std::to_string(record.id),
-                        std::to_string(record.generation), record.target});
+        rows.push_back({record.task, times_of(record), std::to_string(record.id), std::to_string(record.generation),
+                        record.target});
       }
     }
   }

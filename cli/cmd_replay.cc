@@ -158,8 +158,7 @@ std::optional<std::vector<Recipe>> from_list(const Options& options) {
   std::vector<Recipe> recipes;
   for (const TuneTask& task : list->tasks) {
     if (!options.task.empty() && task.name != options.task) continue;
-    TaskKey key = key_of(task);
-    std::optional<Record> best = best_record(*database, key.workload, key.target);
+    std::optional<Record> best = best_record(*database, task);
     if (!best) return std::nullopt;
     if (!best->id) {
       say(cat(task.name, ": no kernel in ", database->path(), "; `tracewright tune` finds some"));

@@ -31,11 +31,13 @@ int show_tasks(Database& database, const Options& options) {
     for (const MachineSummary& machine : task.machines) {
       std::optional<Record> best = machine.best_record ? checked(database.record(machine.best_record)) : Record{};
       if (!best) return Environment;
-      bool is_own = machine.machine == own_machine(task.target);
-      all_own = all_own && is_own;
-      rows.push_back({task.task, show_times(machine.best_seconds, best->cold), std::to_string(machine.trials),
-                      std::to_string(machine.failed), best->id ? std::to_string(best->id) : "-", task.target,
-                      is_own ? "this one" : machine.machine});
+      bool is_cold = machine.machine == own_machine(task.target, Timing::Cold);
+      bool is_own = is_cold || machine.machine == own_machine(task.target);
+      all_own = all_own && is_own && !is_cold;
+      rows.push_back({task.task, best->id ? times_of(*best) : show_time(machine.best_seconds),
+                      std::to_string(machine.trials), std::to_string(machine.failed),
+                      best->id ? std::to_string(best->id) : "-", task.target,
+                      is_own ? (is_cold ? "this one, cold caches" : "this one") : machine.machine});
       json.push_back(with_cold({{"task", task.task},
                                 {"target", task.target},
                                 {"workload", task.workload},
@@ -86,8 +88,7 @@ int show_trials(Database& database, const Options& options) {
       if (options.failures ? record.ok() : !is_better) continue;
       if (is_better) best = record.seconds;
       rows.push_back({task.task, std::to_string(trial), std::to_string(record.id), std::to_string(record.generation),
-                      options.failures ? record.status : show_times(record.seconds, record.cold),
-                      options.failures ? record.error : ""});
+                      options.failures ? record.status : times_of(record), options.failures ? record.error : ""});
       json.push_back(with_cold({{"task", task.task},
                                 {"trial", trial},
                                 {"record", record.id},
@@ -113,10 +114,9 @@ int show_record(Database& database, const Options& options) {
   if (options.json) return print_json(to_json(*record)), Ok;
   std::optional<TraceFile> file = open_trace_file(database, *record);
   if (!file) return Environment;
-  std::string head =
-      cat("# record ", record->id, " of task ", record->task, ": ",
-          record->ok() ? show_times(record->seconds, record->cold) : cat(record->status, ", ", record->error),
-          "\n# measured on ", record->host, "\n");
+  std::string head = cat("# record ", record->id, " of task ", record->task, ": ",
+                         record->ok() ? times_of(*record) : cat(record->status, ", ", record->error),
+                         "\n# measured on ", record->host, "\n");
   return write_output(options.output, head + print_trace_file(*file)) ? Ok : Environment;
 }
 

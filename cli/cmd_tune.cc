@@ -53,7 +53,8 @@ std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std:
   if (!database) return std::nullopt;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     TaskKey key = key_of(list.tasks[i]);
-    std::optional<i64> count = checked(database->trials(key.workload, key.target, own_machine(key.target)));
+    std::optional<i64> count =
+        checked(database->trials(key.workload, key.target, own_machine(key.target, list.tasks[i].timing)));
     if (!count) return std::nullopt;
     counts[i] = *count;
   }

@@ -34,7 +34,7 @@ std::vector<FinalistKernel> describe_kernels(const Finalist& finalist) {
       if (code.name != fit.name) continue;
       kernel.stack_bytes = code.stack_bytes;
       kernel.register_conflicts = code.register_conflicts;
-      for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[cuda::opcode_name(opcode)] += count;
+      for (const auto& [opcode, count] : code.opcodes) kernel.opcodes[code.opcode_name(opcode)] += count;
     }
     out.push_back(std::move(kernel));
   }

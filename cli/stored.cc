@@ -5,6 +5,7 @@
 #include "cli/open_list.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "sampler/search/trial.h"
 #include "sampler/tasks/rebuild.h"
 
 namespace tw::cli {
@@ -46,10 +47,15 @@ std::optional<Record> best_record(Database& database, const TaskSummary& task) {
   return said(std::move(record), message);
 }
 
-std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target) {
+std::optional<Record> best_record(Database& database, const TuneTask& task) {
   std::string message;
-  std::optional<Record> record = checked(tw::best_record(database, workload, target, message));
+  TaskKey key = key_of(task);
+  std::optional<Record> record = checked(tw::best_record(database, key.workload, key.target, message, task.timing));
   return said(std::move(record), message);
+}
+
+std::string times_of(const Record& record) {
+  return show_times(record.host.ends_with(kColdCaches) ? record.median : record.seconds, record.cold);
 }
 
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record) {

@@ -27,7 +27,9 @@ std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std
 
 // tw::best_record; nullopt after a message.
 std::optional<Record> best_record(Database& database, const TaskSummary& task);
-std::optional<Record> best_record(Database& database, const std::string& workload, const std::string& target);
+std::optional<Record> best_record(Database& database, const TuneTask& task);
+// Its times as tables show them: "812.3 us, cold 1.42 ms".
+std::string times_of(const Record& record);
 
 // The trace file of a record; nullopt after a message.
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record);

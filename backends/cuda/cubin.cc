@@ -11,18 +11,21 @@
 namespace tw::cuda {
 namespace {
 
-// Instructions of sm_80 to sm_90a, as far as kernels are judged by them.
+// Instructions of sm_80 to sm_120, as far as kernels are judged by them, by NVIDIA's disassembler.
 struct Opcode {
   int code;
   const char* name;
+  int first_arch = 0, last_arch = 1000;  // that call it so
+  bool is_of(int arch) const { return arch >= first_arch && arch <= last_arch; }
 };
 constexpr int kFfma = 0x223;
 constexpr Opcode kOpcodes[] = {
-    {kFfma, "FFMA"},  {0x221, "FADD"},  {0x220, "FMUL"},   {0x22b, "DFMA"},    {0x224, "IMAD"},    {0x308, "MUFU"},
-    {0x231, "HFMA2"}, {0x235, "HFMA2"}, {0x23c, "HMMA"},   {0x237, "IMMA"},    {0x23f, "DMMA"},    {0x9f0, "HGMMA"},
-    {0x83b, "LDSM"},  {0x844, "STSM"},  {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"}, {0x981, "LDG"},
-    {0x986, "STG"},   {0x984, "LDS"},   {0x388, "STS"},    {0x983, "LDL"},     {0x387, "STL"},     {0xb1d, "BAR"},
-    {0x5a7, "SYNCS"}, {0x9a7, "SYNCS"}, {0xf89, "SHFL"},   {0x918, "NOP"},
+    {kFfma, "FFMA"},   {0x221, "FADD"},    {0x220, "FMUL"},          {0x22b, "DFMA"},      {0x224, "IMAD"},
+    {0x308, "MUFU"},   {0x231, "HFMA2"},   {0x235, "HFMA2", 0, 119}, {0x235, "IADD", 120}, {0x23c, "HMMA"},
+    {0x237, "IMMA"},   {0x23f, "DMMA"},    {0x9f0, "HGMMA"},         {0x83b, "LDSM"},      {0x844, "STSM"},
+    {0xfae, "LDGSTS"}, {0x5b4, "UTMALDG"}, {0x3b5, "UTMASTG"},       {0x981, "LDG"},       {0x986, "STG"},
+    {0x984, "LDS"},    {0x388, "STS"},     {0x983, "LDL"},           {0x387, "STL"},       {0xb1d, "BAR"},
+    {0x5a7, "SYNCS"},  {0x9a7, "SYNCS"},   {0xf89, "SHFL"},          {0x918, "NOP"},
 };
 
 constexpr u64 kReservedShared = 1024;  // what the driver keeps of a block's shared memory on sm_90 and later
@@ -159,7 +162,7 @@ int CubinKernel::instructions() const {
 int CubinKernel::count(std::string_view opcode) const {
   int sum = 0;
   for (const Opcode& row : kOpcodes) {
-    auto found = row.name == opcode ? opcodes.find(row.code) : opcodes.end();
+    auto found = row.name == opcode && row.is_of(arch) ? opcodes.find(row.code) : opcodes.end();
     if (found != opcodes.end()) sum += found->second;
   }
   return sum;
@@ -174,11 +177,15 @@ std::optional<std::vector<CubinKernel>> read_cubin(std::string_view cubin, std::
   Elf elf(cubin);
   if (elf.number(18, 2) != kMachine) return error = "this ELF file is not for NVIDIA GPUs", std::nullopt;
   constexpr std::string_view kText = ".text.";
+  // Of e_flags; where it stands there has changed with CUDA 13.
+  constexpr u64 kAbiOfCuda13 = 8;
+  u64 flags = elf.number(48, 4);
+  int arch = static_cast<int>((elf.number(8, 1) >= kAbiOfCuda13 ? flags >> 8 : flags) & 0xff);
   std::vector<CubinKernel> kernels;
   for (const Elf::Section& section : elf.sections()) {
     std::string_view name = elf.name_of(section);
     if (!name.starts_with(kText)) continue;
-    kernels.push_back({.name = std::string(name.substr(kText.size()))});
+    kernels.push_back({.name = std::string(name.substr(kText.size())), .arch = arch});
     read_code(elf, section, cubin.size(), kernels.back());
     read_own_info(elf, kernels.back());
   }
@@ -187,9 +194,9 @@ std::optional<std::vector<CubinKernel>> read_cubin(std::string_view cubin, std::
   return kernels;
 }
 
-std::string opcode_name(int opcode) {
+std::string CubinKernel::opcode_name(int opcode) const {
   for (const Opcode& row : kOpcodes) {
-    if (row.code == opcode) return row.name;
+    if (row.code == opcode && row.is_of(arch)) return row.name;
   }
   char text[16];
   std::snprintf(text, sizeof text, "0x%03x", static_cast<unsigned>(opcode));

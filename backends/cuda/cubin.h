@@ -15,6 +15,7 @@ namespace tw::cuda {
 
 struct CubinKernel {
   std::string name;
+  int arch = 0;                // 90 of sm_90 and sm_90a
   int registers = 0;           // of one thread
   i64 stack_bytes = 0;         // of one thread
   i64 shared_bytes = 0;        // declared in the source; what the driver adds on sm_90 and later is taken off
@@ -25,14 +26,13 @@ struct CubinKernel {
   // 2018, arXiv 1804.06826, who measured it on Volta; not measured here on later GPUs).
   int register_conflicts = 0;
   int instructions() const;
+  // "FFMA" for 0x223; "0x7a1" for what is not in the table.
+  std::string opcode_name(int opcode) const;
   int count(
       std::string_view opcode) const;  // of all instructions of this name, e.g. "HFMA2"; 0 = none, or not a known name
 };
 
 // The kernels of a cubin in the order of its sections; nullopt with the reason in `error` if it is not one.
 std::optional<std::vector<CubinKernel>> read_cubin(std::string_view cubin, std::string& error);
-
-// "FFMA" for 0x223; "0x7a1" for what is not in the table.
-std::string opcode_name(int opcode);
 
 }  // namespace tw::cuda

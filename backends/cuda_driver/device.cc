@@ -137,6 +137,11 @@ i64 Device::memory_bytes() const {
   return driver().device_memory(&bytes, state_->device) == 0 ? static_cast<i64>(bytes) : 0;
 }
 
+i64 Device::cache_bytes() const {
+  int bytes = 0;
+  return driver().device_attribute(&bytes, cuda::L2Bytes, state_->device) == 0 ? bytes : 0;
+}
+
 int Device::clock_mhz() const { return state_->clock ? state_->clock->mhz() : 0; }
 int Device::most_clock_mhz() const { return state_->clock ? state_->clock->most_mhz() : 0; }
 std::string Device::slowdown() const { return state_->clock ? state_->clock->slowdown() : ""; }

@@ -111,6 +111,11 @@ std::string about(cl_device_id id, cl_device_info what) {
   return text_of([&](auto... rest) { return cl().get_device_info(id, what, rest...); });
 }
 
+i64 bytes_of(cl_device_id id, cl_device_info what) {
+  cl_ulong bytes = 0;
+  return cl().get_device_info(id, what, sizeof bytes, &bytes, nullptr) == CL_SUCCESS ? static_cast<i64>(bytes) : 0;
+}
+
 const char* build_options(cl_device_id id) {
   return tw_cl_build_options(about(id, CL_DEVICE_OPENCL_C_VERSION).c_str(), about(id, CL_DEVICE_EXTENSIONS).c_str());
 }
@@ -174,12 +179,8 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
   if (!state_->queue) error = cat("the OpenCL device ", state_->name, " cannot be used: error ", code);
 }
 
-i64 Device::memory_bytes() const {
-  cl_ulong bytes = 0;
-  return cl().get_device_info(state_->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes, &bytes, nullptr) == CL_SUCCESS
-             ? static_cast<i64>(bytes)
-             : 0;
-}
+i64 Device::memory_bytes() const { return bytes_of(state_->device, CL_DEVICE_GLOBAL_MEM_SIZE); }
+i64 Device::cache_bytes() const { return bytes_of(state_->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE); }
 
 Device::~Device() {
   if (state_->queue) cl().release_command_queue(state_->queue);

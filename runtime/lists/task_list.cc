@@ -108,11 +108,13 @@ void decode_part(const Item& item, Located<double>& out) {
   out = {*part, item.node.span, true};
 }
 
-void decode_layout(const Item& item, Located<TaskLayout>& out) {
-  bool free = item.node.text == "free";
-  if (item.node.kind != YamlKind::Word || (!free && item.node.text != "fixed"))
-    return item.expected("`free` or `fixed`");
-  out = {free ? TaskLayout::Free : TaskLayout::Fixed, item.node.span, true};
+// One of two words.
+template <class Enum>
+void decode_either(const Item& item, const char* first, const char* second, Located<Enum>& out) {
+  bool is_second = item.node.text == second;
+  if (item.node.kind != YamlKind::Word || (!is_second && item.node.text != first))
+    return item.expected(cat("`", first, "` or `", second, "`"));
+  out = {static_cast<Enum>(is_second), item.node.span, true};
 }
 
 void decode_tolerance(const Item& item, Located<Tolerance>& out) {
@@ -183,7 +185,8 @@ const std::vector<Key<TaskEntry>>& task_keys() {
       {"model", [](const Item& item, TaskEntry& task) { decode_text(item, task.model); }},
       {"shapes", decode_shapes},
       {"weight", [](const Item& item, TaskEntry& task) { decode_positive(item, task.weight); }},
-      {"layout", [](const Item& item, TaskEntry& task) { decode_layout(item, task.layout); }},
+      {"layout", [](const Item& item, TaskEntry& task) { decode_either(item, "fixed", "free", task.layout); }},
+      {"timing", [](const Item& item, TaskEntry& task) { decode_either(item, "warm", "cold", task.timing); }},
       {"tolerance", [](const Item& item, TaskEntry& task) { decode_tolerance(item, task.tolerance); }},
       {"target", [](const Item& item, TaskEntry& task) { decode_target(item, task.target); }},
   };
@@ -458,6 +461,7 @@ std::string to_json(const TaskList& list) {
     }
     object["weight"] = task.weight.value;
     object["layout"] = task.layout.value == TaskLayout::Free ? "free" : "fixed";
+    if (task.timing.given) object["timing"] = task.timing.value == Timing::Cold ? "cold" : "warm";
     if (task.tolerance.given) object["tolerance"] = {task.tolerance.value.absolute, task.tolerance.value.relative};
     object["target"] = to_string(task.target.given ? task.target.value : list.target.value);
     tasks.push_back(std::move(object));

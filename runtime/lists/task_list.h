@@ -33,6 +33,9 @@ struct ModuleEntry {
   Located<std::string> before, after, replace;
 };
 
+// What the caches of a device hold when kernels are timed to be compared: what the call before has left there, or other
+// data.
+enum class Timing : u8 { Warm, Cold };
 enum class TaskLayout : u8 { Fixed, Free };  // Free: the tuner may choose the layout of inputs and outputs
 
 // The shape of a model's input, as written.
@@ -56,6 +59,7 @@ struct TaskEntry {
   std::vector<ModelShape> shapes;
   Located<double> weight{1.0};  // how often the task runs in the whole; divides trials between tasks
   Located<TaskLayout> layout{TaskLayout::Fixed};
+  Located<Timing> timing{Timing::Warm};
   Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types
   TargetEntry target;            // if not given: that of the list
 };

@@ -34,8 +34,8 @@ enum class MeasureStatus : u8 {
 inline constexpr int kMeasureStatuses = 12;
 const char* name_of(MeasureStatus status);  // "ok", "build error", ...
 
-// For a cold time that is reported.
-inline constexpr int kColdSamples = 20;
+// For a cold time that is reported, and for that of any trial.
+inline constexpr int kColdSamples = 20, kColdSamplesOfTrial = 5;
 
 struct MeasureOptions {
   // The best kernel so far: the candidate is timed in turn with it. nullptr = alone.
@@ -75,9 +75,11 @@ struct MeasureOptions {
     int pairs = 12, max_pairs = 32;
     double budget_seconds = 0.25;
   } confirmation;
-  // Devices: so many single calls more, each after other data went through the caches; five, if
+  // Devices: so many single calls more, each after other data went through the caches; three, if
   // these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;
+  // Devices: the score is the time of such calls, and the incumbent is called so, too.
+  bool cold_caches = false;
 };
 
 // Where the time of a measurement went.
@@ -101,7 +103,7 @@ struct MeasureResult {
   double ratio = 0;
   // Quartiles of the ratios of the pairs. Without an incumbent, quartiles of the samples in seconds.
   double lower_quartile = 0, upper_quartile = 0;
-  double min_seconds = 0, median_seconds = 0;  // of the candidate's samples
+  double min_seconds = 0, median_seconds = 0;  // of the candidate's samples, with warm caches
   double incumbent_seconds = 0;                // smallest sample of the incumbent in this measurement
   int pairs = 0;                               // undisturbed pairs (or samples) used
   int disturbed = 0;                           // samples thrown away

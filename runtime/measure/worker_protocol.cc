@@ -146,7 +146,7 @@ void visit(Archive& archive, M& m) {
     numbers(archive, o.threads, o.time, o.least_flops, o.timeout_seconds, o.single_call_seconds, o.checked_call_seconds,
             o.sample_seconds, o.first_pairs, o.pairs, o.max_pairs, o.lost, o.noise, o.precision, o.budget_seconds,
             o.confirmation.below, o.confirmation.pairs, o.confirmation.max_pairs, o.confirmation.budget_seconds,
-            o.cold_samples, m.has_incumbent, m.incumbent_seconds);
+            o.cold_samples, o.cold_caches, m.has_incumbent, m.incumbent_seconds);
     archive.list(m.new_incumbent, visit_kernel);
     archive.list(m.new_checks, visit_check);
   } else if constexpr (std::is_same_v<Message, TaskStart>) {

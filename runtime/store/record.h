@@ -22,10 +22,9 @@ struct Record {
   std::string target;    // canonical text of a resolved Target
   std::string status;    // the name that the measurer gives: "ok", "noisy", "crash", ...
   // Seconds of one call, kept to the picosecond; all 0 if the trial failed. `seconds` is what
-  // trials are compared by.
+  // trials are compared by, with quartiles; minimum and median are of warm caches.
   double seconds = 0, minimum = 0, first_quartile = 0, median = 0, third_quartile = 0;
-  // Seconds of one call on a device whose caches hold other data, median, by the device's clock. Of what `tune` found
-  // to be the best so far, and of all that `run-manifest` ran; 0 = not known.
+  // Seconds of one call on a device whose caches hold other data, median, by the device's clock; 0 = not known.
   double cold = 0;
   i64 created = 0;      // milliseconds since 1970, UTC
   u64 seed = 0;         // of the run that made it

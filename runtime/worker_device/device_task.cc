@@ -4,11 +4,9 @@
 #include <cstring>
 #include <thread>
 
-#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/object_loader.h"
 #include "runtime/measure/thread_pool.h"
-#include "runtime/worker/sampling.h"
 
 namespace tw {
 namespace {
@@ -16,9 +14,6 @@ namespace {
 constexpr u8 kPoison = 0xff;  // NaN in every float type
 constexpr double kBuildSeconds = 60;
 constexpr double kFirstLaunch = 10;  // drivers may compile at the first launch: so many times the limit of a call
-constexpr int kDeviceTimings = 3;
-constexpr i64 kFlushBytes = i64{256} << 20;
-constexpr int kFewestCold = 5;
 
 bool is_data(const KernelArgument& argument) {
   return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
@@ -32,53 +27,6 @@ bool fail(MeasureResult& result, MeasureStatus status, std::string message) {
   result.status = status;
   result.message = std::move(message);
   return false;
-}
-
-// What the sampler calls.
-std::int32_t run_timed(void* kernel, int calls, i64& nanoseconds) {
-  return static_cast<device::LoadedKernel*>(kernel)->run(calls, nanoseconds);
-}
-
-BoundKernel sampled(device::LoadedKernel& kernel) {
-  return {.pool = &kernel, .timed = run_timed, .is_undisturbed = device::kTimesAreTheDevices};
-}
-
-// Tells when the clock of a device that has waited for the host has risen: it is near the most, or has not risen for a
-// while. Where the device does not tell its clock, that while must do.
-class ClockRise {
- public:
-  explicit ClockRise(const device::Device& gpu) : gpu_(gpu) {}
-  bool is_over() {
-    constexpr double kNear = 0.97, kWhile = 0.02;
-    i64 now = monotonic_nanoseconds();
-    int mhz = gpu_.clock_mhz();
-    if (mhz > highest_) highest_ = mhz, risen_ = now;
-    bool is_near = mhz > 0 && mhz >= kNear * gpu_.most_clock_mhz();
-    return is_near || static_cast<double>(now - risen_) > kWhile * 1e9;
-  }
-
- private:
-  const device::Device& gpu_;
-  int highest_ = 0;
-  i64 risen_ = monotonic_nanoseconds();
-};
-
-// Until two samples agree and the clock has risen, or so long. 0, or the driver's answer.
-int warm_up(const device::Device& gpu, device::LoadedKernel& kernel) {
-  constexpr double kSeconds = 0.5, kSampleNanoseconds = 5e5, kAgree = 0.02;
-  constexpr int kMostCalls = 64;
-  ClockRise rise(gpu);
-  i64 begin = monotonic_nanoseconds(), took = 0;
-  int code = kernel.run(1, took);
-  int calls = static_cast<int>(
-      std::clamp(kSampleNanoseconds / static_cast<double>(std::max<i64>(took, 1)), 1.0, double{kMostCalls}));
-  for (i64 before = 0; code == 0 && static_cast<double>(monotonic_nanoseconds() - begin) < kSeconds * 1e9;
-       before = took) {
-    code = kernel.run(calls, took);
-    bool has_risen = rise.is_over();
-    if (has_risen && std::abs(static_cast<double>(took - before)) < kAgree * static_cast<double>(took)) break;
-  }
-  return code;
 }
 
 bool fail_run(MeasureResult& result, int code) {
@@ -298,45 +246,28 @@ bool DeviceTask::inputs_intact(int set, By by, MeasureResult& result) {
 
 bool DeviceTask::time(Loaded& candidate, Loaded* incumbent, double incumbent_seconds, const MeasureOptions& options,
                       MeasureResult& result) {
-  auto log = std::make_unique<SampleLog>();
-  BoundKernel timed = sampled(*candidate.kernel), other;
-  if (incumbent) other = sampled(*incumbent->kernel);
-  if (int code = device::kTimesAreTheDevices ? warm_up(worker_.gpu, *candidate.kernel) : 0; code != 0)
-    return fail_run(result, code);
-  take_samples(timed, incumbent ? &other : nullptr, options, worker_.schedstat, *log);
-  if (log->returned != 0) return fail_run(result, log->returned);
-  std::vector<Sample> samples(log->samples, log->samples + log->count);
-  evaluate_samples(samples, options, incumbent != nullptr, incumbent_seconds, result);
+  device::Memory* flush = options.cold_caches ? worker_.flush.memory() : nullptr;
+  if (options.cold_caches && !flush)
+    return fail(result, MeasureStatus::OutOfMemory, "the device has no memory to push other data through its caches");
+  int code = time_kernel(worker_.gpu, *candidate.kernel, incumbent ? incumbent->kernel.get() : nullptr,
+                         incumbent_seconds, flush, options, worker_.schedstat, result);
+  if (code != 0) return fail_run(result, code);
   if (std::string why = worker_.gpu.slowdown(); !why.empty()) {
     result.status = MeasureStatus::Noisy;
     result.message = cat("the device is slowed down by ", why);
   }
-  if (device::kTimesAreTheDevices) return result.device_seconds = result.min_seconds, true;
-  for (int i = 0; i < kDeviceTimings; ++i) {
-    double seconds = 0;
-    if (int code = candidate.kernel->run(seconds); code != 0) return fail_run(result, code);
-    result.device_seconds = i == 0 ? seconds : std::min(result.device_seconds, seconds);
-  }
   return true;
 }
 
-// Each after a write to more memory than any cache has. Without a result where there is not so much memory.
+// Without a result where there is no memory to push other data through the caches.
 bool DeviceTask::time_cold(const Kernel& candidate, Loaded& loaded, By by, const MeasureOptions& options,
                            MeasureResult& result) {
-  if (options.cold_samples <= 0) return true;
-  device::Memory other(worker_.gpu, kFlushBytes);
-  if (!other.is_there()) return true;
+  device::Memory* flush = options.cold_samples > 0 ? worker_.flush.memory() : nullptr;
+  if (!flush) return true;
   // These calls come after all the others: a kernel that has learned from them to leave work out shows it here.
   if (!poison_outputs()) return fail(result, MeasureStatus::WorkerLost, "the device does not take data any more");
-  std::vector<double> times;
-  i64 begin = monotonic_nanoseconds();
-  auto has_time = [&] { return static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9 < options.budget_seconds; };
-  for (int i = 0; i < options.cold_samples && (i < kFewestCold || has_time()); ++i) {
-    double seconds = 0;
-    if (int code = loaded.kernel->run_cold(other, seconds); code != 0) return fail_run(result, code);
-    times.push_back(seconds);
-  }
-  result.cold_seconds = median(std::move(times));
+  if (int code = tw::time_cold(*loaded.kernel, *flush, options, result.cold_seconds); code != 0)
+    return fail_run(result, code);
   return compare(candidate, loaded, 0, by, ", with cold caches", result);
 }
 
@@ -398,8 +329,10 @@ MeasureResult DeviceTask::check_and_time(const Kernel& candidate, const Kernel* 
     if (good) result.status = MeasureStatus::Ok;
     if (good && options.single_call_seconds > 0 && took > options.single_call_seconds) {
       double seconds = 0;
-      int code = loaded->kernel->run(seconds);
+      device::Memory* flush = options.cold_caches ? worker_.flush.memory() : nullptr;
+      int code = flush ? loaded->kernel->run_cold(*flush, seconds) : loaded->kernel->run(seconds);
       good = code == 0 || fail_run(result, code);
+      result.cold_seconds = flush ? seconds : 0;
       result.seconds = result.min_seconds = result.median_seconds = result.lower_quartile = result.upper_quartile =
           result.device_seconds = seconds;
       result.pairs = 1;

@@ -3,9 +3,8 @@
 //   check     outputs, packed operands and scratch poisoned; run; outputs compared, bands beside all memory looked at.
 //             On the device where the tuner has given it kernels for that, else on the host; what may become the best,
 //             and what the device does not find right, is compared on the host
-//   time      samples (runtime/worker/sampling.h): OpenCL by wall clock, launches and waiting included; CUDA by events
-//             around a graph of launches; then the device's own clock; then, if asked for, the same with cold caches,
-//             whose results are compared, too
+//   time      samples (device_timing.h): OpenCL by wall clock, launches and waiting included; CUDA by events around a
+//             graph of launches; then with cold caches, whose results are compared, too
 //   recheck   other data, outputs poisoned; run; outputs compared; inputs must be what they were
 #pragma once
 #include <map>
@@ -14,6 +13,7 @@
 #include "backends/device.h"
 #include "runtime/worker/task.h"
 #include "runtime/worker_device/device_checks.h"
+#include "runtime/worker_device/device_timing.h"
 #include "runtime/worker_device/watchdog.h"
 
 namespace tw {
@@ -26,6 +26,7 @@ struct DeviceWorker {
   double reference_timeout_seconds = 0;
   int schedstat = -1;
   i64 check_bytes = 0;  // of the device, for what the checks of all tasks keep there
+  CacheFlush flush;
 };
 
 class DeviceTask {

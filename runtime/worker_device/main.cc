@@ -36,9 +36,9 @@ class DeviceServer {
     limit_memory(message.data_bytes);
     gpu_ = std::make_unique<device::Device>(message.device, error_);
     if (error_.empty()) {
-      worker_ = std::make_unique<DeviceWorker>(
-          DeviceWorker{*gpu_, watchdog_, message.memory_bytes, message.reference_timeout_seconds,
-                       open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC), gpu_->memory_bytes() / 2});
+      worker_ = std::make_unique<DeviceWorker>(DeviceWorker{
+          *gpu_, watchdog_, message.memory_bytes, message.reference_timeout_seconds,
+          open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC), gpu_->memory_bytes() / 2, CacheFlush(*gpu_)});
     }
     return true;
   }

@@ -98,7 +98,7 @@ void read_seeds(TaskState& state, TuneObserver& observer) {
   if (state.foreign_records == 0) return;
   observer.on_message(
       cat(state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
-          " of another machine: the best of them are measured again here, their times are not compared"));
+          " of another machine or timing: the best of them are measured again here, their times are not compared"));
 }
 
 // The records for --replay-measurements: those of this machine if there are any, else of the machine that measured
@@ -199,7 +199,7 @@ void name_task(TaskState& state, const TuneTask& task, const rules::Library& lib
   state.progress.flops = count_flops(task.program.program);
   state.workload_key = to_hex(structural_hash(task.program.program));
   state.target_key = to_string(task.target);
-  if (state.host.empty()) state.host = measuring_host(task.target, worker_options(task.target).device);
+  if (state.host.empty()) state.host = measuring_host(task.target, worker_options(task.target).device, task.timing);
   state.machine = machine_of(state.host);
   state.sample = BoundedSample<Measured>(limits);
   state.unread = BoundedSample<std::string>(limits);

@@ -75,7 +75,8 @@ WorkerOptions worker_options(const Target& target) {
   return {};
 }
 
-std::string measuring_host(const Target& target, int device) {
+std::string measuring_host(const Target& target, int device, Timing timing) {
+  if (timing == Timing::Cold) return cat(measuring_host(target, device), kColdCaches);
   std::string host = host_description();
   if (!is_device(target)) return host;
   std::vector<std::string> devices = list_devices(worker_options(target)).devices;

@@ -8,6 +8,7 @@
 #include "dsl/ir/compare.h"
 #include "dsl/ir/program.h"
 #include "dsl/passes/lower_gpu.h"
+#include "runtime/lists/task_list.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/record.h"
 
@@ -21,7 +22,9 @@ GpuLimits gpu_limits(const Target& target);
 WorkerOptions worker_options(const Target& target);
 // What times are taken on, for records: the processor, behind it the device with that number, where the target is for
 // one.
-std::string measuring_host(const Target& target, int device);
+// Times with cold caches are compared with their like only, as if another machine had taken them.
+std::string measuring_host(const Target& target, int device, Timing timing = Timing::Warm);
+inline constexpr std::string_view kColdCaches = "; cold caches";  // at its end
 
 struct BuildTimes {
   double lower_seconds = 0, compile_seconds = 0;

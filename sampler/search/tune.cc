@@ -108,7 +108,7 @@ class Tuner {
     states_.resize(tasks_.size());
     std::size_t share = std::max(options_.limits.learned / tasks_.size(), options_.limits.learned_of_a_task) / 2;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      states_[i].host = host_of(tasks_[i].target);
+      states_[i].host = host_of(tasks_[i]);
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
@@ -161,9 +161,9 @@ class Tuner {
   }
 
   // Asked once for each target.
-  const std::string& host_of(const Target& target) {
-    auto [at, is_new] = hosts_.try_emplace(to_string(target));
-    if (is_new) at->second = measuring_host(target, worker_options(target).device);
+  const std::string& host_of(const TuneTask& task) {
+    auto [at, is_new] = hosts_.try_emplace({to_string(task.target), task.timing});
+    if (is_new) at->second = measuring_host(task.target, worker_options(task.target).device, task.timing);
     return at->second;
   }
 
@@ -454,7 +454,7 @@ class Tuner {
   BatchSearch search_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
-  std::map<std::string, std::string> hosts_;
+  std::map<std::pair<std::string, Timing>, std::string> hosts_;
   MachineBound machine_;
   TuneResult result_;
 

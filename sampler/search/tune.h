@@ -13,6 +13,7 @@
 #include "costmodel/objective.h"
 #include "dsl/ir/program.h"
 #include "rules/lang/library.h"
+#include "runtime/lists/task_list.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/database.h"
 #include "sampler/strategies/search_choice.h"
@@ -25,6 +26,7 @@ struct TuneTask {
   Target target;
   double weight = 1;
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
+  Timing timing = Timing::Warm;  // Cold: of devices
 };
 
 // Bounds of what a run keeps in memory and reads, so that memory and the time of a round do not grow with its length.

@@ -9,18 +9,18 @@
 
 namespace tw {
 
-const std::string& own_machine(const std::string& target) {
-  static std::map<std::string, std::string> known;
-  auto [at, is_new] = known.try_emplace(target);
+const std::string& own_machine(const std::string& target, Timing timing) {
+  static std::map<std::pair<std::string, Timing>, std::string> known;
+  auto [at, is_new] = known.try_emplace({target, timing});
   Source source{"target", target};
   Diagnostics diagnostics(source);
   std::optional<Target> parsed = is_new ? parse_target(target, 0, diagnostics) : std::nullopt;
-  if (parsed) at->second = machine_of(measuring_host(*parsed, worker_options(*parsed).device));
+  if (parsed) at->second = machine_of(measuring_host(*parsed, worker_options(*parsed).device, timing));
   return at->second;
 }
 
-DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message) {
-  const std::string& own = own_machine(task.target);
+DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message, Timing timing) {
+  const std::string& own = own_machine(task.target, timing);
   const MachineSummary* machine = task.chosen(own);
   if (!machine) return Record{};
   if (machine->machine != own)
@@ -30,11 +30,11 @@ DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, 
 }
 
 DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
-                                   std::string& message) {
+                                   std::string& message, Timing timing) {
   DatabaseResult<std::vector<TaskSummary>> tasks = database.tasks();
   if (!tasks) return DatabaseError{tasks.error()};
   for (const TaskSummary& task : *tasks) {
-    if (task.workload == workload && task.target == target) return best_record(database, task, message);
+    if (task.workload == workload && task.target == target) return best_record(database, task, message, timing);
   }
   return Record{};
 }
@@ -42,7 +42,7 @@ DatabaseResult<Record> best_record(Database& database, const std::string& worklo
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
                                         std::string& message) {
   TaskKey key = key_of(task);
-  DatabaseResult<Record> best = best_record(database, key.workload, key.target, message);
+  DatabaseResult<Record> best = best_record(database, key.workload, key.target, message, task.timing);
   if (!best) return message = best.error(), std::nullopt;
   if (!best->id)
     return message = cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some"),

@@ -13,13 +13,14 @@
 namespace tw {
 
 // This machine, as records for the target name it (machine_of).
-const std::string& own_machine(const std::string& target);
+const std::string& own_machine(const std::string& target, Timing timing = Timing::Warm);
 
 // The fastest good record of a task (TaskSummary::chosen); `message` says if it is another machine's. An empty record
 // (id 0) if there is none.
-DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message);
+DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message,
+                                   Timing timing = Timing::Warm);
 DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
-                                   std::string& message);
+                                   std::string& message, Timing timing = Timing::Warm);
 
 // Built again for the task's own program: names of buffers are those that the task gives now.
 struct StoredKernel {

@@ -409,6 +409,30 @@ TEST(Cubin, DamageIsSurvived) {
   }
 }
 
+// One number is an instruction of halves up to sm_100 and one of integers on sm_120.
+TEST(Cubin, NamesOfInstructionsAreThoseOfTheArch) {
+  if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  const char* source = R"(
+extern "C" __global__ void k(long long* a, const long long* b, int n) {
+  long long sum = 0;
+  for (int i = threadIdx.x; i < n; i += 7) sum += a[i] * b[i];
+  a[0] = sum - b[3];
+})";
+  for (auto [arch, number] :
+       {std::pair{"sm_80", 80}, std::pair{"sm_90a", 90}, std::pair{"sm_100a", 100}, std::pair{"sm_120", 120}}) {
+    std::string error;
+    std::optional<cuda::Compiled> compiled = cuda::compile(source, arch, error);
+    ASSERT_TRUE(compiled) << error;
+    const cuda::CubinKernel& kernel = compiled->code.at(0);
+    EXPECT_EQ(kernel.arch, number);
+    EXPECT_EQ(kernel.opcode_name(0x235), number < 120 ? "HFMA2" : "IADD");
+    EXPECT_EQ(kernel.opcode_name(0x223), "FFMA");
+    if (number < 120) continue;
+    EXPECT_GT(kernel.count("IADD"), 0);
+    EXPECT_EQ(kernel.count("HFMA2"), 0) << "no halves in this kernel";
+  }
+}
+
 // The code with other registers in its multiply-adds: a place of 8 bits for each, and of 3 bits for what the next one
 // finds kept.
 TEST(Cubin, MultiplyAddsThatReadOneBankAreCounted) {

@@ -387,13 +387,13 @@ TEST_F(RunManifest, TuneTimesItsBestWithColdCaches) {
   std::string id = std::to_string(task.at("record").as_int64());
   EXPECT_GE(json_of({"show", "tuned.db", "--record", id, "--json"}).at("cold_us").to_number<double>(), 20000);
   EXPECT_NE(test::tracewright({"show", "tuned.db"}, {.folder = folder_.path()}).out.find(", cold "), std::string::npos);
-  // Each that was the best for a while has one, the untuned program has none.
+  // Each trial has one.
   boost::json::array history = json_of({"show", "tuned.db", "--history", "--json"}).at("trials").as_array();
   for (const boost::json::value& row : history)
     EXPECT_TRUE(row.as_object().contains("cold_us")) << boost::json::serialize(history);
   boost::json::value untuned = json_of({"show", "tuned.db", "--record", "2", "--json"});
   EXPECT_EQ(untuned.at("trace").as_string(), "");
-  EXPECT_FALSE(untuned.as_object().contains("cold_us") && untuned.at("cold_us").to_number<double>() > 0);
+  EXPECT_GT(untuned.at("cold_us").to_number<double>(), 0);
 }
 
 TEST_F(RunManifest, ADriverThatCannotBeUsedIsSaid) {

@@ -182,7 +182,7 @@ note: export makes a C symbol from it
 tasks.yaml:11:70: error: expected `weight` to be a number above 0, found `0`
    11 |   - {name: ok, op: conv2d, args: {N: 1, H: 56, padding: -1}, weight: 0, layout: nhwc}
       |                                                                      ^
-tasks.yaml:11:81: error: expected `layout` to be `free` or `fixed`, found `nhwc`
+tasks.yaml:11:81: error: expected `layout` to be `fixed` or `free`, found `nhwc`
    11 |   - {name: ok, op: conv2d, args: {N: 1, H: 56, padding: -1}, weight: 0, layout: nhwc}
       |                                                                                 ^~~~
 tasks.yaml:11:12: error: another task has the name `ok`
@@ -275,7 +275,7 @@ note: did you mean `cpu`?
 tasks.yaml:4:5: error: expected a task to be a mapping, found `dense`
     4 |   - dense
       |     ^~~~~
-note: its keys: name, op, args, epilogue, workload, use, model, shapes, weight, layout, tolerance, target
+note: its keys: name, op, args, epilogue, workload, use, model, shapes, weight, layout, timing, tolerance, target
 )yaml");
   EXPECT_EQ(parse("version: 1\ntarget: [cpu]\nbudget: {trials: 1.5, seconds: -1}\ntasks: [{name: , "
                   "op: softmax, args: [1, 2]}]\n")
