@@ -114,7 +114,8 @@ i64 StoreLoops::width_of(const FlatAccess& access) const {
     for (u32 p = 0; p < flat.depth && is_aligned; ++p) {
       bool is_run = p >= first_unrolled && last.coefficient[p] == 1 && divides(extent(p));
       has_run |= is_run;
-      is_aligned = is_run || divides(last.coefficient[p]);
+      // Where a thread's number is taken apart by // and %, its coefficient is an average, which says nothing of this.
+      is_aligned = is_run || roles[p] == LoopRole::Thread || divides(last.coefficient[p]);
     }
     if (has_run && is_aligned) return width;
   }
