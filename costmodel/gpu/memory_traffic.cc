@@ -111,7 +111,8 @@ void MemoryTraffic::add(const StoreLoops& store, const GpuDevice& device, const 
   through_l2 = std::max(through_l2 + std::max(0.0, requests.stored_bytes() - boxes_stored) * blocks, unique);
   bool fits = unique <= static_cast<double>(device.l2_bytes);
   kernel.l2_bytes += store.flat.share * through_l2;
-  kernel.dram_bytes += store.flat.share * (fits ? unique : std::clamp(by_waves, unique, through_l2));
+  // What guards leave out at the ends of tiles and copies is nothing that need not move.
+  kernel.dram_bytes += std::max(store.flat.share * (fits ? unique : std::clamp(by_waves, unique, through_l2)), unique);
 }
 
 }  // namespace tw

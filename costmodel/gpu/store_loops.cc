@@ -9,7 +9,9 @@
 namespace tw {
 namespace {
 
-constexpr double kMostUnrolled = 1024;  // statements
+// Statements up to which NVRTC unrolled loops: those with constant bounds, and such inside of others that are unrolled
+// (it unrolled 256, by halves 320, and not 384).
+constexpr double kMostUnrolled = 1024, kMostUnrolledWithin = 256;
 
 bool is_same(const StoreLoops& store, const FlatAccess& a, const FlatAccess& b) {
   if (a.buffer != b.buffer) return false;
@@ -70,8 +72,14 @@ void StoreLoops::find_unrolled() {
   for (u32 p = flat.depth; p-- > 0;) {
     if (roles[p] == LoopRole::Thread) continue;
     if (p < first_mma) statements *= extent(p);
-    if (roles[p] != LoopRole::Inner || statements > kMostUnrolled) break;
+    if (roles[p] != LoopRole::Inner) break;
+    // The schedule writes out as much as it says; compilers do not.
+    bool is_written_out = program.loop_of(flat, p).kind != LoopKind::Serial;
+    if (!is_written_out && statements > kMostUnrolled) break;
     if (is_unrolled(p)) first_unrolled = p;
+    // Such a loop stays one in the code, and what is around it is repeated as a whole.
+    else if (p < first_mma && extent(p) > 1 && statements > kMostUnrolledWithin)
+      break;
   }
   for (u32 p = first_unrolled; p < flat.depth; ++p) {
     if (roles[p] == LoopRole::Inner) roles[p] = LoopRole::Body;

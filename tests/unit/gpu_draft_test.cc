@@ -207,6 +207,65 @@ TEST(GpuDraft, FusedWorkItemsAreTheSame) {
   EXPECT_NEAR(apart.shared, 512 * 4 * (4 * 2 + 2), 0.1 * apart.shared);
 }
 
+// So are those whose number is taken apart by // and %, where a thread's rows lie between two parts of its column.
+TEST(GpuDraft, FusedWorkItemsReadAsWide) {
+  auto schedule = [](const char* bound) {
+    return cat(
+        "b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, 8])\nj0, j1, j2, j3 = split(j, [_, 2, 4, "
+        "4])\nreorder([i0, j0, j1, i1, j2, k, j3])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\npromote(b, 0, "
+        "k)\n",
+        bound, "vectorize(j3)\n");
+  };
+  Model model;
+  const char* use = "matmul(M = 512, N = 512, K = 512)";
+  KernelEstimate apart = model(use, schedule("bind(j1, \"threadIdx.z\")\nbind(i1, \"threadIdx.y\")\nbind(j2, "
+                                             "\"threadIdx.x\")\n"));
+  KernelEstimate fused = model(use, schedule("t = fuse([j1, i1, j2])\nbind(t, \"threadIdx.x\")\n"));
+  EXPECT_EQ(fused.block_threads(), apart.block_threads());
+  EXPECT_EQ(fused.warp_instructions, apart.warp_instructions);
+  EXPECT_EQ(fused.shared, apart.shared);
+}
+
+// Guards at the ends of tiles leave out what is not there; all that is there moves.
+TEST(GpuDraft, GuardsLeaveNothingOut) {
+  Model model;
+  EXPECT_GE(model("matmul(M = 1000, N = 1000, K = 4)", naive(96)).dram_bytes,
+            4.0 * (1000 * 4 + 4 * 1000 + 1000 * 1000));
+}
+
+// A register's loop outside of a long serial one: the code has that loop twice, not its passes all together, so that
+// nothing is read once for both or along it.
+TEST(GpuDraft, LongLoopsStayInTheCode) {
+  auto schedule = [](int rows, const char* order) {
+    return cat("b = get_block(\"C\")\nc = cache_write(b, 0, \"local\")\ni, j, k = get_loops(b)\ni0, i1 = split(i, [_, ",
+               rows, "])\nj0, j1 = split(j, [_, 128])\nreorder([i0, j0, j1, ", order,
+               "])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(j1, \"threadIdx.x\")\n"
+               "reverse_compute_at(c, j1)\n");
+  };
+  Model model;
+  const char* use = "matmul(M = 512, N = 512, K = 512)";
+  auto count = [&](int rows, const char* order) { return model(use, schedule(rows, order)).warp_instructions; };
+  double one = count(1, "k, i1"), outside = count(2, "i1, k"), inside = count(2, "k, i1");
+  EXPECT_NEAR(outside, 2 * one, 0.01 * outside);
+  EXPECT_LT(inside, 0.7 * outside) << "one loop, and one load of B, for two rows";
+}
+
+// What a schedule unrolls is written out, however much it is.
+TEST(GpuDraft, MarkedLoopsAreWrittenOut) {
+  auto schedule = [](int depth) {
+    return cat(
+        "b = get_block(\"C\")\ni, j, k = get_loops(b)\ni0, i1, i2 = split(i, [_, 8, 8])\nj0, j1, j2 = split(j, [_, "
+        "16, 8])\nk0, k1 = split(k, [_, ",
+        depth,
+        "])\nreorder([i0, j0, i1, j1, k0, k1, i2, j2])\nbind(i0, \"blockIdx.y\")\nbind(j0, \"blockIdx.x\")\nbind(i1, "
+        "\"threadIdx.y\")\nbind(j1, \"threadIdx.x\")\npromote(b, 0, k0)\nunroll(k1)\nunroll(i2)\nunroll(j2)\n");
+  };
+  Model model;
+  double shallow = model(kGemm, schedule(16)).warp_instructions, deep = model(kGemm, schedule(64)).warp_instructions;
+  EXPECT_LE(deep, shallow) << "4,096 statements, and 1,024";
+  EXPECT_GE(deep, 0.9 * shallow);
+}
+
 // The same loops with and without the mark of a matrix instruction: 1024 multiply-adds a cycle instead of 64.
 TEST(GpuDraft, TensorCoresCount) {
   auto schedule = [](const char* mark) {
