@@ -22,7 +22,7 @@
 //
 // Constants are guesses but for kPartSector, which is fitted; how requests are served was found by the counters of an
 // H100. Four published times of an A100 are met within 10 % (gpu_draft_test). Of random programs on an H100 the ranks
-// by this model and by time correlate by 0.87 to 0.99 (gpu_records_test).
+// by this model and by time correlate by 0.89 to 0.99 (gpu_records_test).
 #pragma once
 #include <vector>
 
