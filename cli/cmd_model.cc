@@ -24,6 +24,7 @@
 #include "runtime/console/output.h"
 #include "runtime/store/database_exchange.h"
 #include "sampler/tasks/model_data.h"
+#include "sampler/tasks/model_terms.h"
 
 namespace tw::cli {
 namespace {
@@ -261,6 +262,36 @@ int evaluate_all(const Options& options) {
   return Ok;
 }
 
+// ---- terms
+
+int show_terms(const Options& options) {
+  std::optional<ModelData> data = read_data(options, FeatureKind::Stores);
+  if (!data) return Environment;
+  std::vector<RuleTerms> found = model_terms(*data);
+  if (found.empty()) say(cat("no rule has ", kFewestPrograms, " programs that ran on a described GPU"));
+  boost::json::array json;
+  std::vector<std::vector<std::string>> table;
+  for (const RuleTerms& row : found) {
+    boost::json::object terms;
+    for (const RuleTerms::Term& term : row.terms) terms[term.name] = term.correlation;
+    json.push_back({{"task", row.task},
+                    {"rule", row.rule},
+                    {"programs", row.programs},
+                    {"rank", row.rank},
+                    {"measured_by_predicted", row.ratio},
+                    {"terms", terms}});
+    table.push_back({row.task, row.rule, std::to_string(row.programs), fmt::format("{:.2f}", row.rank),
+                     fmt::format("{:.2f}", row.ratio),
+                     fmt::format("{} {:+.2f}, {} {:+.2f}", row.terms[0].name, row.terms[0].correlation,
+                                 row.terms[1].name, row.terms[1].correlation)});
+  }
+  if (options.json)
+    print_json({{"rules", json}});
+  else
+    print_table({"task", "rule", "programs", "rank", "measured / predicted", "terms that go with the error"}, table);
+  return Ok;
+}
+
 // ---- show
 
 int show(const Options& options) {
@@ -296,6 +327,9 @@ constexpr Action actions[] = {
     {"train", "learn from the records of databases, and write the model to --output (for `tune --model-file`)", train},
     {"eval", "cross-validation on the records of databases: of candidates of known tasks, and of unseen tasks",
      evaluate_all},
+    {"terms",
+     "the analytic model of GPUs against what was measured: ranks for each rule, and which of its terms is off",
+     show_terms},
     {"show", "what the file of a model holds, and whether this program can load it", show},
 };
 

@@ -43,6 +43,9 @@ class RecordReader {
     return true;
   }
   double draft_seconds() const { return draft_seconds_; }
+  std::vector<KernelEstimate> estimates() const {
+    return gpu_draft_ ? gpu_draft_->kernels() : std::vector<KernelEstimate>();
+  }
   std::string op() const { return std::string(program_.program.name); }
 
  private:
@@ -62,6 +65,15 @@ std::optional<RecordReader> reader_of(Database& database, const TaskSummary& tas
   std::optional<Target> target = parse_target(task.target, 0, target_problems);
   if (!program || !target) return why = workload_problems.render() + target_problems.render(), std::nullopt;
   return RecordReader(std::move(*program), *target, features);
+}
+
+// By the mark that rules leave.
+std::string rule_of(const std::string& trace) {
+  constexpr std::string_view kMark = "\"tiled_by\", \"";
+  std::size_t at = trace.find(kMark);
+  return at == std::string::npos
+             ? "-"
+             : trace.substr(at + kMark.size(), trace.find('"', at + kMark.size()) - at - kMark.size());
 }
 
 const MachineSummary& busiest(const TaskSummary& task) {
@@ -99,6 +111,8 @@ DatabaseStatus add_model_data(ModelData& data, Database& database, const std::fu
       data.data.seconds.push_back(record.ok() ? record.seconds : std::numeric_limits<double>::infinity());
       data.data.group.push_back(static_cast<i32>(data.tasks.size()));
       data.draft.push_back(static_cast<float>(-std::log(reader->draft_seconds())));
+      data.estimates.push_back(reader->estimates());
+      data.rules.push_back(rule_of(record.trace));
       ++task.candidates, task.failed += !record.ok();
     };
     auto visited = database.visit({.workload = summary.workload, .target = summary.target, .stop = stop}, add);

@@ -8,6 +8,7 @@
 
 #include "costmodel/evaluation.h"
 #include "costmodel/feature_kind.h"
+#include "costmodel/gpu/kernel_estimate.h"
 #include "runtime/store/database.h"
 
 namespace tw {
@@ -22,6 +23,8 @@ struct ModelData {
   FeatureKind features = FeatureKind::Stores;  // of `data`
   Dataset data;                                // group: number of the task
   std::vector<float> draft;  // for each candidate: what the draft model says, as a score (higher is faster)
+  std::vector<std::vector<KernelEstimate>> estimates;  // and its parts, of described GPUs
+  std::vector<std::string> rules;                      // the rule that tiled it; "-": none says so
   std::vector<Task> tasks;
   i64 left_out = 0;            // records that this version cannot replay
   std::string first_left_out;  // why the first of them was left out

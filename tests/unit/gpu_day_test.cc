@@ -68,9 +68,9 @@ class GpuDay : public ::testing::Test {
 };
 
 TEST_F(GpuDay, AllStepsAreDoneOnce) {
-  Finished finished = day("doctor tasks manifest tune");
+  Finished finished = day("doctor tasks manifest tune terms");
   EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
-  for (const char* step : {"doctor", "tasks", "manifest", "tune"}) EXPECT_TRUE(is_done(step)) << step;
+  for (const char* step : {"doctor", "tasks", "manifest", "tune", "terms"}) EXPECT_TRUE(is_done(step)) << step;
   EXPECT_TRUE(has(result("tasks.json"), "\"complete\":true"));
   EXPECT_TRUE(has(result("doctor.log"), "Stub GPU"));
   EXPECT_TRUE(fs::exists(folder_.path() + "/day/tune.db"));

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 #include "costmodel/accuracy.h"
 #include "runtime/store/database_exchange.h"
 #include "sampler/tasks/model_data.h"
+#include "sampler/tasks/model_terms.h"
 #include "support/support.h"
 
 namespace tw {
@@ -66,6 +68,35 @@ TEST(GpuRecords, ItsSecondsAreNotFarOff) {
   EXPECT_GT(ratios[ratios.size() / 4], 0.75);
   EXPECT_LT(ratios[ratios.size() * 3 / 4], 1.35);
   EXPECT_NEAR(ratios[ratios.size() / 2], 1, 0.15);
+}
+
+// Each rule of each task has a row. A term that the model takes too little of is found, and one that it takes too much
+// of.
+TEST(GpuRecords, TheTermThatIsOffIsFound) {
+  test::TemporaryDirectory folder;
+  ModelData data = h100_records(folder.path());
+  std::vector<RuleTerms> rows = model_terms(data);
+  std::set<std::string> tasks, rules;
+  for (const RuleTerms& row : rows) {
+    tasks.insert(row.task), rules.insert(row.rule);
+    EXPECT_GE(row.programs, kFewestPrograms);
+    EXPECT_EQ(row.terms.size(), 7u);
+  }
+  EXPECT_EQ(tasks.size(), data.tasks.size());
+  EXPECT_GE(rules.size(), 2u);
+  for (double exponent : {0.5, -0.5}) {
+    ModelData planted = data;
+    for (std::size_t i = 0; i < data.draft.size(); ++i) {
+      double shared = 0, predicted = std::exp(-static_cast<double>(data.draft[i]));
+      for (const KernelEstimate& kernel : data.estimates[i])
+        shared += kernel.shared * static_cast<double>(kernel.blocks());
+      planted.data.seconds[i] = predicted * std::pow(std::max(shared, 1.0) / predicted, exponent);
+    }
+    for (const RuleTerms& row : model_terms(planted)) {
+      ASSERT_STREQ(row.terms[0].name, "shared memory and L1") << row.task << ", " << row.rule;
+      EXPECT_GT(row.terms[0].correlation * exponent, 0.45) << row.task << ", " << row.rule;
+    }
+  }
 }
 
 }  // namespace
