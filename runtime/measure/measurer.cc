@@ -130,7 +130,7 @@ class NamelessFile {
 // What is kept of a task here, for a worker that comes after the one that runs now.
 struct OpenTask {
   BeginTaskMessage begin;
-  NamelessFile results;  // of the reference
+  std::optional<NamelessFile> results;  // of the reference, for devices
   Kernel incumbent;
   std::vector<DeviceCheck> checks;
   // Of the worker that runs now: was it told?
@@ -238,7 +238,8 @@ class WorkerMeasurer final : public Measurer {
     int id = next_task_++, attempt = 0;
     message.task = id;
     OpenTask& task = tasks_[id];
-    message.has_file = options_.device >= 0 && message.samples[0].empty() && task.results.descriptor() >= 0;
+    if (options_.device >= 0 && message.samples[0].empty()) task.results.emplace();
+    message.has_file = task.results && task.results->descriptor() >= 0;
     task.begin = std::move(message);
     TaskStart started;
     do {
@@ -316,7 +317,7 @@ class WorkerMeasurer final : public Measurer {
     TaskStart started;
     double limit = 60 + 2 * options_.reference_timeout_seconds;  // on two sets of data
     bool good = exchange(MessageKind::BeginTask, encode(message), MessageKind::TaskStarted, payload, limit, 0,
-                         message.has_file ? task.results.descriptor() : -1) &&
+                         message.has_file ? task.results->descriptor() : -1) &&
                 decode(payload, started);
     task.is_in_worker = good && started.task >= 0;
     if (good) return started;

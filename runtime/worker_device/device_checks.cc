@@ -88,11 +88,16 @@ DeviceChecks::Check* DeviceChecks::find(DeviceCheckKind kind, const std::string&
   return found == checks_.end() ? nullptr : &*found;
 }
 
-// Null: it cannot be bound, or did not run.
+// Null: it cannot be bound, or did not run. What is left of an earlier run says nothing: results are overwritten first.
 DeviceChecks::Bound* DeviceChecks::run(Check& check, int set, device::Memory& subject) {
+  constexpr u8 kNothing = 0xff;  // -1, or no number
   Bound& bound = check.bound[static_cast<std::size_t>(set)];
   if (bound.subject != &subject && !bound.has_failed && !bind(check, set, subject)) bound.has_failed = true;
-  return !bound.has_failed && bound.kernel->run() == 0 ? &bound : nullptr;
+  bool good = !bound.has_failed;
+  for (const KernelArgument& argument : check.given.kernel.manifest.run) {
+    if (argument.role == ArgumentRole::Output) good = good && bound.arguments.at(argument.name)->fill(kNothing);
+  }
+  return good && bound.kernel->run() == 0 ? &bound : nullptr;
 }
 
 bool DeviceChecks::bind(Check& check, int set, device::Memory& subject) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <regex>
 
 #include "backends/interpreter.h"
 #include "dsl/text/workload.h"
@@ -38,7 +39,7 @@ KernelArgument argument(const std::string& name, ArgumentRole role, DType type) 
 // A task whose output Y must be its input A, with some variance; by all its elements or by those at kPlaces.
 class Copied {
  public:
-  Copied(device::Device& gpu, DType type, bool is_sampled)
+  Copied(device::Device& gpu, DType type, bool is_sampled, const std::function<void(DeviceCheck&)>& change = {})
       : gpu_(gpu),
         type_(type),
         a_(argument("A", ArgumentRole::Input, type)),
@@ -70,6 +71,9 @@ class Copied {
     auto input = [this](int set, const std::string&) { return task_->find(set, a_)->kernel_view(); };
     std::vector<DeviceCheck> checks = tw::device_checks(program->program, opencl(), is_sampled ? &sample : nullptr);
     EXPECT_EQ(checks.size(), is_sampled && is_float(type) ? 3u : 2u);
+    for (DeviceCheck& check : checks) {
+      if (change) change(check);
+    }
     checks_ = std::make_unique<DeviceChecks>(gpu, *task_, std::move(checks), input, room_);
     memory_ = std::make_unique<device::Memory>(gpu, y_.bytes);
   }
@@ -203,6 +207,16 @@ TEST_P(DeviceChecksOf, RightResultsAreRightAndFaultsAreNot) {
 class DeviceChecksOfFine : public DeviceChecksOf {};
 INSTANTIATE_TEST_SUITE_P(Types, DeviceChecksOfFine, ::testing::Values(DType::F32, DType::F64),
                          [](const auto& info) { return name_of(info.param); });
+
+// A kernel that does nothing finds nothing right, even where one before it has found all right.
+TEST_P(DeviceChecksOf, WhatDoesNotRunSaysNothing) {
+  Copied task(*gpu_, GetParam(), /*is_sampled=*/false, [](DeviceCheck& check) {
+    check.kernel.code =
+        std::regex_replace(check.kernel.code, std::regex("get_local_id\\(0\\);"), "$& if (r_1 >= 0) return;");
+  });
+  EXPECT_FALSE(task.is_right(task.right(0), 0));
+  EXPECT_FALSE(task.is_unchanged(task.right(0), 0));
+}
 
 // Within what rounding explains, one by one; but not all of them together.
 TEST_P(DeviceChecksOfFine, DistanceOfAllElementsCounts) {
