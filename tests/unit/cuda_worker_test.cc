@@ -63,7 +63,7 @@ class CudaWorker : public ::testing::Test {
     measurer_->measure(task_, kernel(1100), options);
     auto [to_before, from_before] = copied();
     for (int i = 0; i < kTrials; ++i) {
-      MeasureResult result = measurer_->measure(task_, kernel(1200 + i), options);
+      MeasureResult result = measurer_->measure(task_, kernel(2000 + i), options);
       EXPECT_TRUE(was_timed(result)) << result.message;
       EXPECT_GT(result.ratio, 1);
     }
@@ -105,9 +105,9 @@ TEST_F(CudaWorker, AKernelThatWritesToAnotherTaskIsFound) {
       EXPECT_TRUE(was_timed(measurer_->measure(task_, best, {})));
       EXPECT_TRUE(was_timed(measurer_->measure(other, best, {})));
       test::write_file(once_, "");
-      MeasureResult spoiling = measurer_->measure(other, kernel(is_slower ? 1500 : 500), {.incumbent = &best});
+      MeasureResult spoiling = measurer_->measure(other, kernel(is_slower ? 2000 : 500), {.incumbent = &best});
       EXPECT_EQ(spoiling.status == MeasureStatus::OutOfBounds, !is_slower) << name_of(spoiling.status);
-      MeasureResult next = measurer_->measure(task_, kernel(1400), {.incumbent = &best});
+      MeasureResult next = measurer_->measure(task_, kernel(2001), {.incumbent = &best});
       EXPECT_TRUE(was_timed(next)) << next.message;
       measurer_->end_task(other);
     }
