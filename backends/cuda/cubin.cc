@@ -177,7 +177,7 @@ std::optional<std::vector<CubinKernel>> read_cubin(std::string_view cubin, std::
   Elf elf(cubin);
   if (elf.number(18, 2) != kMachine) return error = "this ELF file is not for NVIDIA GPUs", std::nullopt;
   constexpr std::string_view kText = ".text.";
-  // Of e_flags; where it stands there has changed with CUDA 13.
+  // The architecture is in e_flags: in its lowest byte before CUDA 13, in the next one since.
   constexpr u64 kAbiOfCuda13 = 8;
   u64 flags = elf.number(48, 4);
   int arch = static_cast<int>((elf.number(8, 1) >= kAbiOfCuda13 ? flags >> 8 : flags) & 0xff);

@@ -233,7 +233,7 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
   }
   if (variances && variance_sum > 0) {
     out.distance = std::sqrt(errors / variance_sum);
-    out.is_too_far = out.distance > 1 + 1 / std::sqrt(static_cast<double>(actual.count));
+    out.is_too_far = out.distance > most_distance(actual.count);
   }
   return out;
 }

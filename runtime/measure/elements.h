@@ -2,6 +2,7 @@
 // in the worker, never in the child that ran the kernel. All that is run to be compared or timed
 // (both workers, the emulator, `bench`) draws its data here.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ struct Elements {
 // variance), all elements together if the length of the vector of errors is at most 1 + 1 / sqrt(count)
 // times the root of the sum of the variances. Rounding to nearest stays below 1 in both.
 inline constexpr double kDeviations = 2;
+// The most that Comparison::distance may be.
+inline double most_distance(i64 count) { return 1 + 1 / std::sqrt(static_cast<double>(count)); }
 
 struct Comparison {
   i64 wrong = 0;                    // elements outside the tolerance

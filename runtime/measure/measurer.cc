@@ -112,10 +112,10 @@ bool is_same(const Kernel& a, const Kernel& b) {
          a.code == b.code;
 }
 
-// A file without a name, in memory.
+// A file without a name, in memory. `flags` of memfd_create.
 class NamelessFile {
  public:
-  NamelessFile() : descriptor_(memfd_create("results", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {}
+  explicit NamelessFile(unsigned flags) : descriptor_(memfd_create("tracewright", flags)) {}
   NamelessFile(const NamelessFile&) = delete;
   NamelessFile& operator=(const NamelessFile&) = delete;
   ~NamelessFile() {
@@ -133,7 +133,7 @@ struct OpenTask {
   std::optional<NamelessFile> results;  // of the reference, for devices
   Kernel incumbent;
   std::vector<DeviceCheck> checks;
-  // Of the worker that runs now: was it told?
+  // Does the worker that runs now have the task, the incumbent, the checks?
   bool is_in_worker = false, incumbent_sent = false, checks_sent = true;
   double incumbent_seconds = 0;  // smallest so far
   NoiseHistory noise;
@@ -238,7 +238,7 @@ class WorkerMeasurer final : public Measurer {
     int id = next_task_++, attempt = 0;
     message.task = id;
     OpenTask& task = tasks_[id];
-    if (options_.device >= 0 && message.samples[0].empty()) task.results.emplace();
+    if (options_.device >= 0 && message.samples[0].empty()) task.results.emplace(MFD_CLOEXEC | MFD_ALLOW_SEALING);
     message.has_file = task.results && task.results->descriptor() >= 0;
     task.begin = std::move(message);
     TaskStart started;
@@ -389,21 +389,18 @@ std::vector<std::string> ask_worker(const WorkerOptions& options, const std::str
   return {};
 }
 
-// A file without a name in any folder; processes that are started have it under the same path.
+// One with this text; processes that are started have it under the same path.
 class PassedFile {
  public:
-  explicit PassedFile(const std::string& text) : file_(memfd_create("passed", 0)) {
+  explicit PassedFile(const std::string& text) : file_(0) {
     std::size_t done = 0;
     for (ssize_t got = 1; got > 0 && done < text.size(); done += got > 0 ? static_cast<std::size_t>(got) : 0)
-      got = write(file_, text.data() + done, text.size() - done);
+      got = write(file_.descriptor(), text.data() + done, text.size() - done);
   }
-  PassedFile(const PassedFile&) = delete;
-  PassedFile& operator=(const PassedFile&) = delete;
-  ~PassedFile() { close(file_); }
-  std::string path() const { return cat("/proc/self/fd/", file_); }
+  std::string path() const { return cat("/proc/self/fd/", file_.descriptor()); }
 
  private:
-  int file_;
+  NamelessFile file_;
 };
 
 }  // namespace

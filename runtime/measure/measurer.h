@@ -75,10 +75,10 @@ struct MeasureOptions {
     int pairs = 12, max_pairs = 32;
     double budget_seconds = 0.25;
   } confirmation;
-  // Devices: so many single calls more, each after other data went through the caches; three, if
-  // these take budget_seconds. What they compute is compared once more. 0 = none.
+  // On devices: single calls that are timed with cold caches, each after other data went through them; no more than
+  // three where these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;
-  // Devices: the score is the time of such calls, and the incumbent is called so, too.
+  // On devices: the score is the time with cold caches, of candidate and incumbent alike.
   bool cold_caches = false;
 };
 

@@ -68,7 +68,7 @@ PrivateMemory::~PrivateMemory() {
 }
 
 GuardedBuffer::GuardedBuffer(std::string name, i64 bytes, Use use, Edge edge)
-    : name_(std::move(name)), bytes_(bytes), page_bytes_(round_up(std::max<i64>(bytes, 1), kPageBytes)), use_(use) {
+    : name_(std::move(name)), bytes_(bytes), page_bytes_(whole_pages(std::max<i64>(bytes, 1))), use_(use) {
   offset_ = edge == Edge::End ? page_bytes_ - round_up(bytes, TW_ALIGNMENT) : 0;
   has_memory_ = take_memory(page_bytes_);
   if (!has_memory_) return;

@@ -44,6 +44,7 @@ class PrivateMemory {
 };
 
 inline constexpr i64 kPageBytes = 4096;
+inline i64 whole_pages(i64 bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 class GuardedBuffer {
  public:

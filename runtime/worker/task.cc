@@ -185,8 +185,6 @@ bool Task::keep_reference(int layout, const KernelManifest& reference, TaskFailu
 
 namespace {
 
-i64 whole_pages(i64 bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
 bool write_all(int file, const char* data, i64 bytes, i64 offset) {
   while (bytes > 0) {
     ssize_t done = pwrite(file, data, static_cast<std::size_t>(bytes), offset);

@@ -56,8 +56,8 @@ bool DeviceChecks::is_near_reference(Check& check, int set, device::Memory& memo
   constexpr double kOrderOfSums = 1e-9;  // the host adds up in another one
   double error = std::accumulate(squares.begin(), squares.end(), 0.0),
          allowed = std::accumulate(variances.begin(), variances.end(), 0.0);
-  auto count = static_cast<double>(task_.expected(set, check.given.of)->count);
-  bool is_near = allowed == 0 || std::sqrt(error / allowed) <= (1 + 1 / std::sqrt(count)) * (1 - kOrderOfSums);
+  i64 count = task_.expected(set, check.given.of)->count;
+  bool is_near = allowed == 0 || std::sqrt(error / allowed) <= most_distance(count) * (1 - kOrderOfSums);
   if (is_near) max_error = std::max(max_error, *std::ranges::max_element(largest));
   return is_near;
 }

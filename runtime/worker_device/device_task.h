@@ -61,7 +61,7 @@ class DeviceTask {
   device::Memory* memory_for(const KernelArgument& argument, Loaded& owner, std::string& error);
   MeasureResult check_and_time(const Kernel& candidate, const Kernel* incumbent, double incumbent_seconds,
                                const MeasureOptions& options);
-  // Of bands, where all is read by the host.
+  // How much of the guard bands is looked at.
   static device::Memory::Reach reach_of(By by) {
     return by == By::Host ? device::Memory::Reach::All : device::Memory::Reach::Near;
   }

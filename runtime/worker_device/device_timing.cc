@@ -81,7 +81,7 @@ int warm_up(const device::Device& gpu, device::LoadedKernel& kernel) {
   return code;
 }
 
-// Of short samples: the score is that of cold caches.
+// Fills in the times with warm caches where the score is of cold ones. Samples are short, as nothing is ranked by them.
 int time_warm(device::LoadedKernel& kernel, const MeasureOptions& options, MeasureResult& result) {
   std::vector<double> times;
   i64 took = 0;

@@ -1,5 +1,5 @@
-// How a kernel on a device is timed: in turn with the best one so far (runtime/worker/sampling.h), by a graph of
-// launches with warm caches, or launch by launch behind a write to more memory than the caches have.
+// Times a kernel on a device, interleaved with the best one so far (runtime/worker/sampling.h). With warm caches a
+// sample is a graph of launches; with cold ones each launch follows a write to more memory than the caches hold.
 #pragma once
 #include "backends/device.h"
 #include "runtime/measure/measurer.h"

@@ -115,7 +115,7 @@ bool BatchRunner::start_worker_task(TaskState& state) {
   double begin = seconds_now();
   auto start_now = [&] {
     return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop,
-                             /*has_many=*/true);
+                             /*many_kernels=*/true);
   };
   TaskStart start = start_now();
   if (start.status == MeasureStatus::OutOfMemory && !open_.empty()) {  // the worker has less than the machine

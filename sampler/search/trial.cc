@@ -131,7 +131,7 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 }
 
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
-                            u64 seed, const std::function<bool()>& stop, bool has_many) {
+                            u64 seed, const std::function<bool()>& stop, bool many_kernels) {
   TaskStart start;
   std::optional<SampledReference> sample;
   if (points_of(program) > kReferencePoints && measurer.takes_samples()) sample = sample_reference(program, seed, stop);
@@ -146,7 +146,7 @@ TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Ta
               .error = cat("the reference program cannot be compiled: ", reference.problem)};
     start = measurer.begin_task(*reference.kernel, tolerance_of(program), seed);
   }
-  if (start.task >= 0 && has_many && is_device(target))
+  if (start.task >= 0 && many_kernels && is_device(target))
     measurer.check_on_device(start.task, device_checks(program, target, sample ? &*sample : nullptr));
   if (start.task < 0) start.error = cat("the reference program cannot be run: ", start.error);
   return start;

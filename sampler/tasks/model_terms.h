@@ -22,7 +22,7 @@ struct RuleTerms {
   std::vector<Term> terms;
 };
 
-// Of tasks whose target is a described GPU; rules with fewer programs than these are left out.
+// A row for each rule that has tiled at least so many programs of a task. Other targets than described GPUs have none.
 inline constexpr int kFewestPrograms = 8;
 std::vector<RuleTerms> model_terms(const ModelData& data);
 
