@@ -335,8 +335,19 @@ bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands,
   return everywhere;
 }
 
+// The number of loops down to the innermost one that moves along a dimension with this index; 0: none does.
+std::size_t loops_to_mover(const Array<const For*>& loops, const Block* block, const Expr* index) {
+  for (std::size_t l = loops.size(); l-- > 0;) {
+    for (const IterVar* iter : fed_by(block, loops[l])) {
+      if (uses(index, iter->var)) return l + 1;
+    }
+  }
+  return 0;
+}
+
 // (p0, ...) -> (batch dimensions, p_axis // f, other dimensions, p_axis % f) for an operand: panels of f consecutive
-// elements of the axis that the loop moves along.
+// elements of the axis that the loop moves along. Other dimensions are in the order of the loops that move along them,
+// so that a panel is read from its begin to its end.
 FunctionResult panel_map(const Context& c, const Values& v) {
   TW_BLOCK(block);
   TW_LOOP(loop, 2);
@@ -362,6 +373,10 @@ FunctionResult panel_map(const Context& c, const Values& v) {
       (is_batch ? batch : others).push_back(param);
   }
   if (!axis) return fail("the loop does not move along the operand");
+  Array<const For*> loops = loops_of(c, block);
+  std::ranges::stable_sort(others, {}, [&](const Arg& dimension) {
+    return loops_to_mover(loops, block, indices[static_cast<std::size_t>(dimension.integer)]);
+  });
   Arg factor = v[3].tag == Tag::Open ? v[3].open : Arg::of_int(v[3].integer);
   std::vector<Arg> results = batch;
   results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({*axis, factor})});

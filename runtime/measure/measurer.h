@@ -78,7 +78,8 @@ struct MeasureOptions {
   // On devices: single calls that are timed with cold caches, each after other data went through them; no more than
   // three where these take budget_seconds. What they compute is compared once more. 0 = none.
   int cold_samples = 0;
-  // On devices: the score is the time with cold caches, of candidate and incumbent alike.
+  // The score is the time with cold caches, of candidate and incumbent alike. On processors constants alone are cold,
+  // packed or not: they come from memory in every call, and the other operands are where the call before left them.
   bool cold_caches = false;
 };
 

@@ -175,8 +175,12 @@ class Child {
 
   BoundKernel bind(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) const {
     bool parallel = pool_ && kernel.manifest.parallel;
-    return {loaded.run, binding.run.data(), binding.scratch, parallel ? tw_pool_run : nullptr,
-            parallel ? pool_ : nullptr};
+    return {.run = loaded.run,
+            .buffers = binding.run.data(),
+            .scratch = binding.scratch,
+            .parallel_for = parallel ? tw_pool_run : nullptr,
+            .pool = parallel ? pool_ : nullptr,
+            .cold = job_.options.cold_caches ? cold_operands(kernel.manifest, binding) : ColdOperands{}};
   }
 
   void prepack(const Loaded& loaded, const Kernel& kernel, const KernelBinding& binding) {
@@ -233,6 +237,16 @@ class Child {
 };
 
 }  // namespace
+
+ColdOperands cold_operands(const KernelManifest& manifest, const KernelBinding& binding) {
+  ColdOperands found;
+  for (std::size_t i = 0; i < manifest.run.size(); ++i) {
+    const KernelArgument& argument = manifest.run[i];
+    if (argument.role == ArgumentRole::Constant || argument.role == ArgumentRole::Packed)
+      found.emplace_back(static_cast<const char*>(binding.run[i]), static_cast<std::size_t>(argument.bytes));
+  }
+  return found;
+}
 
 void run_child(const ChildJob& job, const Sandbox& sandbox) { Child(job, sandbox).live(); }
 

@@ -47,6 +47,9 @@ struct KernelBinding {
   void* scratch = nullptr;
 };
 
+// Those that come from memory where other kernels run in between: constants, in whatever layout.
+ColdOperands cold_operands(const KernelManifest& manifest, const KernelBinding& binding);
+
 struct ChildJob {
   const Kernel* candidate = nullptr;
   const Kernel* incumbent = nullptr;        // may be null

@@ -8,6 +8,7 @@
 
 #include "dsl/base/text.h"
 #include "runtime/measure/fma_probe.h"
+#include "runtime/worker/flush_lines.h"
 
 namespace tw {
 namespace {
@@ -17,6 +18,8 @@ constexpr int kTimingAttempts = 3;
 constexpr u8 kPoison[kLayouts] = {0xff, 0xa5};  // 0xff: NaN in every float type
 // The child's samples must account for the wall time of the timing phase within 5 %, beside these.
 constexpr double kClockPart = 0.05, kClockSlackSeconds = 1e-3, kSampleOverheadSeconds = 10e-6;
+// What the child may say that a flush took, by what it takes here: lines that others have used take longer.
+constexpr double kLongestFlush = 3;
 constexpr double kAbovePeak = 1.05, kProbeAgainSeconds = 0.02;
 constexpr int kTooFastAttempts = 2;
 // The first call with new data may take so much longer than the timed ones: cold caches, an
@@ -207,6 +210,8 @@ class Measurement {
       waited = waited_seconds() - waited;
       const SampleLog& log = job_.report->log;
       samples.assign(log.samples, log.samples + std::clamp<int>(log.count, 0, kMaxSamples));
+      waited += std::min(static_cast<double>(log.flush_nanoseconds) * 1e-9,
+                         kLongestFlush * flush_seconds() * static_cast<double>(samples.size()));
       agrees = clocks_agree(samples, child_->phase_seconds(), waited, clocks);
     }
     if (!agrees) return fail(MeasureStatus::Cheat, clocks);
@@ -354,6 +359,21 @@ class Measurement {
     return child_->waited_seconds() + static_cast<double>(std::max<i64>(read_run_delay(worker_.schedstat), 0)) * 1e-9;
   }
 
+  // Of the operands that are cold in a sample, of the candidate and the incumbent together.
+  double flush_seconds() const {
+    if (!job_.options.cold_caches) return 0;
+    ColdOperands operands = cold_operands(candidate_.manifest, job_.candidate_at[0]);
+    if (incumbent_) {
+      for (std::span<const char> operand : cold_operands(incumbent_->kernel.manifest, incumbent_->at))
+        operands.push_back(operand);
+    }
+    for (std::span<const char> operand : operands) read_lines(operand);
+    i64 begin = monotonic_nanoseconds();
+    for (std::span<const char> operand : operands) flush_lines(operand);
+    return static_cast<double>(monotonic_nanoseconds() - begin) * 1e-9;
+  }
+
+  // `waited`: seconds that are in no sample.
   static bool clocks_agree(const std::vector<Sample>& samples, double wall, double waited, std::string& message) {
     double told = 0;
     for (const Sample& sample : samples) told += static_cast<double>(sample.nanoseconds) * 1e-9;

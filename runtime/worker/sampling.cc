@@ -11,6 +11,7 @@
 
 #include "dsl/base/quantile.h"
 #include "runtime/measure/slower_test.h"
+#include "runtime/worker/flush_lines.h"
 
 namespace tw {
 namespace {
@@ -82,7 +83,15 @@ struct Sampler {
     return returned;
   }
 
+  void flush(const BoundKernel& kernel) {
+    if (kernel.cold.empty()) return;
+    i64 begin = monotonic_nanoseconds();
+    for (std::span<const char> operand : kernel.cold) flush_lines(operand);
+    log.flush_nanoseconds += monotonic_nanoseconds() - begin;
+  }
+
   Sample take(const BoundKernel& kernel, int calls, SampleKind kind, int pair) {
+    flush(kernel);
     Disturbances before = disturbances();
     i64 took = 0;
     std::int32_t returned = call(kernel, calls, took);
@@ -98,6 +107,7 @@ struct Sampler {
   int warm_up(const BoundKernel& kernel) {
     double wanted = options.sample_seconds * 1e9;
     i64 took = take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds;
+    if (!kernel.cold.empty()) return 1;
     if (static_cast<double>(took) < kLongSample * wanted)
       took = std::min(took, take(kernel, 1, SampleKind::WarmUp, -1).nanoseconds);
     // A call of a few nanoseconds is mostly clock: look again with more of them.
@@ -150,7 +160,7 @@ struct Sampler {
   }
 
   void run() {
-    log.count = 0;
+    log.count = 0, log.flush_nanoseconds = 0;
     i64 begin = monotonic_nanoseconds();
     int incumbent_calls = incumbent ? warm_up(*incumbent) : 0;
     candidates_from = log.count;

@@ -1,7 +1,8 @@
 // How the time of a kernel is taken. The child takes the samples; the worker, which does
 // not trust it, checks them against its own clock and computes the score.
 //   warm up      two calls of candidate and incumbent (one, if it takes longer than two samples)
-//   sample       as many calls as fill sample_seconds, at least one; wall clock
+//   sample       as many calls as fill sample_seconds, at least one; wall clock. With cold operands one call, after
+//                these have been taken out of the caches, which is not part of the sample
 //   pair         a sample of the incumbent, then one of the candidate; a sample in which the thread was preempted,
 //                waited for the CPU, or, where it is short, met an interrupt of the system's clock is repeated, six
 //                times at most
@@ -10,12 +11,15 @@
 //                twice as long as any of the incumbent
 // Without incumbent a pair is a sample of the candidate alone.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "backends/kernel_abi.h"
 #include "runtime/measure/measurer.h"
 
 namespace tw {
+
+using ColdOperands = std::vector<std::span<const char>>;
 
 // A kernel ready to be called.
 struct BoundKernel {
@@ -27,6 +31,7 @@ struct BoundKernel {
   // Runs `calls` calls and takes their time by a clock of its own; returns what `run` does. Null: one by one, by wall
   // clock.
   std::int32_t (*timed)(void* pool, int calls, i64& nanoseconds) = nullptr;
+  ColdOperands cold = {};       // operands that no cache holds when a call begins
   bool is_undisturbed = false;  // that clock is a device's: what becomes of this process meanwhile is not in the time
   std::int32_t call() const { return run(buffers, scratch, parallel_for, pool); }
 };
@@ -46,6 +51,7 @@ inline constexpr int kMaxSamples = 4096;
 struct SampleLog {
   std::int32_t count = 0;
   std::int32_t returned = 0;  // the first value other than 0 that the candidate returned
+  i64 flush_nanoseconds = 0;  // of taking operands out of caches, all samples together
   Sample samples[kMaxSamples];
 };
 

@@ -299,8 +299,11 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
                          .pairs = 4,
                          .max_pairs = 6,
                          .budget_seconds = 0.04};
-  if (is_device(state.task->target)) options.cold_samples = kColdSamplesOfTrial;
   options.cold_caches = state.task->timing == Timing::Cold;
+  if (is_device(state.task->target))
+    options.cold_samples = kColdSamplesOfTrial;
+  else if (options.cold_caches)
+    options.pairs = 8, options.max_pairs = 16;  // of single calls, which vary more
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;

@@ -26,7 +26,7 @@ struct TuneTask {
   Target target;
   double weight = 1;
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
-  Timing timing = Timing::Warm;  // Cold: of devices
+  Timing timing = Timing::Warm;
 };
 
 // Bounds of what a run keeps in memory and reads, so that memory and the time of a round do not grow with its length.

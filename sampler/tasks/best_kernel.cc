@@ -23,7 +23,12 @@ DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, 
   const std::string& own = own_machine(task.target, timing);
   const MachineSummary* machine = task.chosen(own);
   if (!machine) return Record{};
-  if (machine->machine != own)
+  // A kernel of this machine that was timed in the other way is better than one of another machine.
+  const std::string& also = own_machine(task.target, timing == Timing::Warm ? Timing::Cold : Timing::Warm);
+  if (machine->machine != own) machine = task.chosen(also);
+  if (machine->machine == also)
+    message = cat(task.task, ": measured with ", timing == Timing::Warm ? "cold" : "warm", " caches only");
+  else if (machine->machine != own)
     message = cat(task.task, ": measured on another machine (", machine->machine,
                   "); `tracewright tune` measures it on this one");
   return database.record(machine->best_record);

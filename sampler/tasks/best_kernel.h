@@ -15,8 +15,8 @@ namespace tw {
 // This machine, as records for the target name it (machine_of).
 const std::string& own_machine(const std::string& target, Timing timing = Timing::Warm);
 
-// The fastest good record of a task (TaskSummary::chosen); `message` says if it is another machine's. An empty record
-// (id 0) if there is none.
+// The fastest good record of a task: of this machine and timing, else of this machine, else of another one
+// (TaskSummary::chosen), which `message` says. An empty record (id 0) if there is none.
 DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message,
                                    Timing timing = Timing::Warm);
 DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,

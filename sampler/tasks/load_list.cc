@@ -274,7 +274,7 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
   }
   for (TuneTask& task : model_tasks(graph::simplified(std::get<graph::Graph>(imported)), target).tasks) {
     TaskEntry own = entry;
-    task.timing = entry.timing.value;
+    if (entry.timing.given) task.timing = entry.timing.value;
     task.name = own.name.value = cat(entry.name.value, "_", task.name);
     task.weight = own.weight.value = entry.weight.value * task.weight;
     entries.push_back(std::move(own));
@@ -289,8 +289,6 @@ void add_tasks(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
   for (const TaskEntry& entry : out.list.tasks) {
     Target target = entry.target.given ? entry.target.value : out.list.target.value;
     if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
-    if (entry.timing.value == Timing::Cold && !is_device(target))
-      diagnostics.error(entry.timing.span, "only kernels for devices can be timed with cold caches");
     if (entry.model.given) {
       if (!add_model(entry, target, maker.resolve(entry.model.value), entries, out, diagnostics))
         entries.push_back(entry);

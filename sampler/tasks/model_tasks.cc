@@ -18,6 +18,7 @@ ModelTasks model_tasks(const graph::Graph& graph, const Target& target) {
     if (is_new) {
       int number = ++names[group.name];
       TuneTask task{number == 1 ? group.name : cat(group.name, "_", number), std::move(program), target, 0, {}};
+      if (!is_device(target)) task.timing = Timing::Cold;  // other kernels run before it is called again
       made.tasks.push_back(std::move(task));
     }
     made.tasks[at->second].weight += 1;

@@ -9,7 +9,7 @@ namespace tw {
 
 struct ModelTasks {
   graph::FusedGraph fused;
-  std::vector<TuneTask> tasks;       // weighted by how often they run
+  std::vector<TuneTask> tasks;       // weighted by how often they run; with cold caches, on processors
   std::vector<std::size_t> task_of;  // of each group
 };
 ModelTasks model_tasks(const graph::Graph& graph, const Target& target);

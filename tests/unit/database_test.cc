@@ -18,6 +18,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/store/database_exchange.h"
+#include "sampler/tasks/best_kernel.h"
 
 namespace tw {
 namespace {
@@ -235,6 +236,32 @@ TEST_F(DatabaseTest, TimesOfDifferentMachinesAreNotCompared) {
   EXPECT_EQ(task.chosen("new")->machine, "slow");
   task.machines = {task.machines[2]};
   EXPECT_EQ(task.chosen("broken"), nullptr);
+}
+
+TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
+  Database database = open();
+  auto add = [&](i64 n, const std::string& host) {
+    Record record = sample(n);
+    record.host = host;
+    return *database.add_record(record);
+  };
+  const std::string target = "cpu -threads=1";
+  auto best = [&](Timing timing, std::string& message) {
+    TaskSummary task = (*database.tasks())[0];
+    task.target = target;
+    return best_record(database, task, message, timing)->id;
+  };
+  std::string message;
+  i64 warm = add(1, own_machine(target, Timing::Warm));
+  add(2, "another machine");
+  EXPECT_EQ(best(Timing::Cold, message), warm);
+  EXPECT_NE(message.find("measured with warm caches only"), std::string::npos) << message;
+  i64 cold = add(5, own_machine(target, Timing::Cold));
+  add(6, "another machine");
+  message.clear();
+  EXPECT_EQ(best(Timing::Cold, message), cold);
+  EXPECT_EQ(best(Timing::Warm, message), warm);
+  EXPECT_EQ(message, "");
 }
 
 TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {

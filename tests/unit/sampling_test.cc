@@ -106,6 +106,48 @@ TEST(Samples, ShortOnesThatMeetTheClockAreTakenAgain) {
   EXPECT_GT(used, 18);  // of 24; on a busy machine some were disturbed each time
 }
 
+// ---- operands that no cache holds
+
+// How long the first read of a line took, in each call.
+std::vector<i64> reading;
+
+std::int32_t read_one_line(void* const* buffers, void*, tw_parallel_for, void*) {
+  const volatile char* line = static_cast<const char*>(buffers[0]) + 4096;
+  i64 begin = monotonic_nanoseconds();
+  (void)*line;
+  reading.push_back(monotonic_nanoseconds() - begin);
+  return 0;
+}
+
+// The median of the candidate's calls.
+i64 reading_time(bool is_cold, SampleLog& log) {
+  alignas(64) static char memory[3 * 4096];
+  void* buffers[] = {memory};
+  BoundKernel kernel{.run = read_one_line, .buffers = buffers};
+  if (is_cold) kernel.cold = {{memory, sizeof memory}};
+  reading.clear();
+  take_samples(kernel, nullptr, {.sample_seconds = 1e-6, .pairs = 200, .max_pairs = 200, .budget_seconds = 9}, -1, log);
+  std::ranges::sort(reading);
+  return reading[reading.size() / 2];
+}
+
+TEST(Samples, ColdOperandsComeFromMemoryInEveryCall) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "only x86-64 is known to take lines out of caches";
+#endif
+  auto warm = std::make_unique<SampleLog>(), cold = std::make_unique<SampleLog>();
+  i64 near = reading_time(false, *warm), far = reading_time(true, *cold);
+  EXPECT_GT(far, near + 20) << "nanoseconds, where a line takes 60 and more from memory";
+  EXPECT_EQ(warm->flush_nanoseconds, 0);
+  EXPECT_GT(cold->flush_nanoseconds, 0);
+  i64 flushed = 0;
+  for (int i = 0; i < cold->count; ++i) {
+    EXPECT_EQ(cold->samples[i].calls, 1) << "a second call would find the operand in a cache";
+    flushed += cold->samples[i].nanoseconds;
+  }
+  EXPECT_LT(flushed, cold->count * i64{50000}) << "what flushing takes is not part of a sample";
+}
+
 // ---- the sequential test
 
 double normal(Rng& rng) {
