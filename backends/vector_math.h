@@ -14,8 +14,9 @@
 namespace tw::vector_math {
 
 // exp(x) = 2^n * (1 + r + r^2 * P(r)), n = round(x * log2(e)), r = x - n * ln 2 in two steps. x is first clamped to
-// [kExpLowest, kExpHighest], which round to 0 and inf. 2^n is applied as 2^(n/2) twice, so that denormals come out.
-// Adding kRoundMagic = 1.5 * 2^23 rounds to an integer that then sits in the low bits.
+// [kExpLowest, kExpHighest], which round to 0 and inf. 2^n is applied as 2^(n/2) twice, or by scalef of AVX-512, so
+// that denormals come out; once where the result is known to be far from them. Adding kRoundMagic = 1.5 * 2^23 rounds
+// to an integer that then sits in the low bits.
 inline constexpr float kExpLowest = -104.0f, kExpHighest = 89.0f;
 inline constexpr float kLog2E = 1.44269504088896341f;
 inline constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
@@ -28,8 +29,9 @@ inline constexpr unsigned kSqrtHalfBits = 0x3f3504f3;
 inline constexpr float kLog[] = {0.0674664155f, -0.116756521f, 0.11888162f,   -0.124055892f, 0.142195523f,
                                  -0.166679963f, 0.200021192f,  -0.250000089f, 0.333333135f};
 
-// tanh(x) = x + x * z * P(z), z = x^2, below kTanhSplit; 1 - 2 / (exp(2 |x|) + 1) with the sign of x above.
-inline constexpr float kTanhSplit = 0.625f;
+// tanh(x) = x + x * z * P(z), z = x^2, below kTanhSplit; 1 - 2 / (exp(min(2 |x|, kTanhHighest)) + 1) with the sign of x
+// above.
+inline constexpr float kTanhSplit = 0.625f, kTanhHighest = 20.0f;
 inline constexpr float kTanh[] = {-0.00570498733f, 0.020639088f, -0.0537397154f, 0.133314416f, -0.333332807f};
 
 // erf(x) = x + x * P(x^2) below 1; 1 - exp(-Q(min(|x|, kErfHighest))) with the sign of x above.

@@ -61,11 +61,12 @@ Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMa
 class ModuleEmitter {
  public:
   ModuleEmitter(llvm::Module& module, const LoweredProgram& program, std::string_view symbol, int vector_bits,
-                const std::string& cpu, const std::string& features);
+                const std::string& cpu, const std::string& features, bool has_scalef);
   void emit();
 
   llvm::Module& module() { return module_; }
-  Arena& arena() { return arena_; }  // for expressions made on the way
+  Arena& arena() { return arena_; }                // for expressions made on the way
+  bool has_scalef() const { return has_scalef_; }  // of VectorFunctions
   llvm::Function* make_function(llvm::FunctionType* type, const std::string& name, bool is_entry);
   // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order,
   // with the scratch pointer first.
@@ -94,6 +95,7 @@ class ModuleEmitter {
   std::string symbol_;
   int vector_bits_;
   std::string cpu_, features_;
+  bool has_scalef_;
   int functions_ = 0;
 };
 

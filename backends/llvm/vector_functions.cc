@@ -1,8 +1,12 @@
 #include "backends/llvm/vector_functions.h"
 
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "backends/vector_math.h"
 
@@ -60,10 +64,44 @@ llvm::Value* VectorFunctions::polynomial(llvm::Value* x, Array<float> highest_fi
   return sum;
 }
 
-llvm::Value* VectorFunctions::exp(llvm::Value* x) {
-  llvm::Value *lowest = number(x, kExpLowest), *highest = number(x, kExpHighest), *magic = number(x, kRoundMagic);
-  x = b_.CreateSelect(b_.CreateFCmpOGT(lowest, x), lowest, x);  // a NaN stays
-  x = b_.CreateSelect(b_.CreateFCmpOLT(highest, x), highest, x);
+// The operands of these comparisons are in the order of maxps and minps, which give the second one for a NaN.
+llvm::Value* VectorFunctions::larger(double bound, llvm::Value* x) {
+  llvm::Value* lowest = number(x, bound);
+  return b_.CreateSelect(b_.CreateFCmpOGT(lowest, x), lowest, x);
+}
+
+llvm::Value* VectorFunctions::smaller(double bound, llvm::Value* x) {
+  llvm::Value* highest = number(x, bound);
+  return b_.CreateSelect(b_.CreateFCmpOLT(highest, x), highest, x);
+}
+
+// Of an exponent for which it is a normal number.
+llvm::Value* VectorFunctions::power_of_two(llvm::Value* exponent, llvm::Value* like) {
+  return as_float(b_.CreateShl(b_.CreateAdd(exponent, bits(like, 127)), bits(like, 23)), like);
+}
+
+// x * 2^exponent, rounded once, in vectors of 16 lanes.
+llvm::Value* VectorFunctions::scalef(llvm::Value* x, llvm::Value* exponent) {
+  constexpr unsigned kLanes = 16, kNearest = 4;  // as the machine rounds otherwise
+  unsigned lanes = llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements();
+  std::vector<llvm::Value*> parts;
+  for (unsigned at = 0; at < lanes; at += kLanes) {
+    std::vector<int> part(kLanes);
+    std::iota(part.begin(), part.end(), static_cast<int>(at));
+    auto part_of = [&](llvm::Value* whole) { return lanes == kLanes ? whole : b_.CreateShuffleVector(whole, part); };
+    llvm::Value* from = part_of(x);
+    llvm::Value* scaled =
+        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                           {from, part_of(exponent), from, b_.getInt16(0xffff), b_.getInt32(kNearest)});
+    parts.push_back(scaled);
+  }
+  return llvm::concatenateVectors(b_, parts);
+}
+
+llvm::Value* VectorFunctions::exp(llvm::Value* x, Range range) {
+  if (range != Range::Moderate) x = larger(kExpLowest, x);
+  if (range == Range::Any) x = smaller(kExpHighest, x);
+  llvm::Value* magic = number(x, kRoundMagic);
   llvm::Value* shifted = fma(x, number(x, kLog2E), magic);
   llvm::Value* n = b_.CreateFSub(shifted, magic);
   llvm::Value* r = fma(n, number(x, -kLn2High), x);
@@ -71,12 +109,13 @@ llvm::Value* VectorFunctions::exp(llvm::Value* x) {
   llvm::Value* tail = fma(polynomial(r, kExp), b_.CreateFMul(r, r), r);
   llvm::Value* mantissa = b_.CreateFAdd(tail, number(x, 1));
 
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (has_scalef_ && vector && vector->getNumElements() % 16 == 0) return scalef(mantissa, n);
   llvm::Value* exponent = b_.CreateSub(as_int(shifted), as_int(magic));
+  if (range == Range::Moderate) return b_.CreateFMul(mantissa, power_of_two(exponent, x));
   llvm::Value* half = b_.CreateAShr(exponent, bits(x, 1));
-  auto power_of_two = [&](llvm::Value* e) {
-    return as_float(b_.CreateShl(b_.CreateAdd(e, bits(x, 127)), bits(x, 23)), x);
-  };
-  return b_.CreateFMul(b_.CreateFMul(mantissa, power_of_two(half)), power_of_two(b_.CreateSub(exponent, half)));
+  llvm::Value* rest = b_.CreateSub(exponent, half);
+  return b_.CreateFMul(b_.CreateFMul(mantissa, power_of_two(half, x)), power_of_two(rest, x));
 }
 
 llvm::Value* VectorFunctions::log(llvm::Value* x) {
@@ -104,21 +143,21 @@ llvm::Value* VectorFunctions::log(llvm::Value* x) {
 llvm::Value* VectorFunctions::tanh(llvm::Value* x) {
   llvm::Value *a = abs(x), *z = b_.CreateFMul(x, x), *one = number(x, 1);
   llvm::Value* small = fma(b_.CreateFMul(polynomial(z, kTanh), z), x, x);
-  llvm::Value* power = exp(b_.CreateFAdd(a, a));
+  llvm::Value* power = exp(smaller(kTanhHighest, b_.CreateFAdd(a, a)), Range::Moderate);
   llvm::Value* large = b_.CreateFSub(one, b_.CreateFDiv(number(x, 2), b_.CreateFAdd(power, one)));
   return b_.CreateSelect(b_.CreateFCmpOLT(a, number(x, kTanhSplit)), small, with_sign_of(large, x));
 }
 
 llvm::Value* VectorFunctions::erf(llvm::Value* x) {
-  llvm::Value *a = abs(x), *z = b_.CreateFMul(x, x), *one = number(x, 1), *highest = number(x, kErfHighest);
+  llvm::Value *a = abs(x), *z = b_.CreateFMul(x, x), *one = number(x, 1);
   llvm::Value* small = fma(polynomial(z, kErfSmall), x, x);
-  llvm::Value* t = b_.CreateSelect(b_.CreateFCmpOLT(highest, a), highest, a);
-  llvm::Value* large = b_.CreateFSub(one, exp(b_.CreateFNeg(polynomial(t, kErfLarge))));
+  llvm::Value* power = exp(b_.CreateFNeg(polynomial(smaller(kErfHighest, a), kErfLarge)), Range::Moderate);
+  llvm::Value* large = b_.CreateFSub(one, power);
   return b_.CreateSelect(b_.CreateFCmpOLT(a, one), small, with_sign_of(large, x));
 }
 
 llvm::Value* VectorFunctions::sigmoid(llvm::Value* x) {
-  llvm::Value *e = exp(b_.CreateFNeg(abs(x))), *one = number(x, 1);
+  llvm::Value *e = exp(b_.CreateFNeg(abs(x)), Range::Negative), *one = number(x, 1);
   llvm::Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, number(x, 0)), e, one);
   return b_.CreateFDiv(top, b_.CreateFAdd(one, e));
 }

@@ -9,13 +9,17 @@ namespace tw::codegen {
 
 class VectorFunctions {
  public:
-  explicit VectorFunctions(llvm::IRBuilder<>& builder) : b_(builder) {}
+  // `has_scalef`: the machine multiplies vectors of 16 lanes by powers of two (AVX-512).
+  VectorFunctions(llvm::IRBuilder<>& builder, bool has_scalef) : b_(builder), has_scalef_(has_scalef) {}
 
   // `x` holds f32 lanes. Null if `function` is not one of ours.
   llvm::Value* call(Function function, llvm::Value* x);
 
  private:
-  llvm::Value* exp(llvm::Value* x);
+  // What is known of an argument of exp: nothing; that it is no larger than 0; that it and the result are far from
+  // where a float ends.
+  enum class Range { Any, Negative, Moderate };
+  llvm::Value* exp(llvm::Value* x, Range range = Range::Any);
   llvm::Value* log(llvm::Value* x);
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
@@ -30,8 +34,13 @@ class VectorFunctions {
   llvm::Value* as_float(llvm::Value* x, llvm::Value* like);
   llvm::Value* abs(llvm::Value* x);
   llvm::Value* with_sign_of(llvm::Value* magnitude, llvm::Value* sign);
+  llvm::Value* smaller(double bound, llvm::Value* x);  // NaN for NaN
+  llvm::Value* larger(double bound, llvm::Value* x);
+  llvm::Value* power_of_two(llvm::Value* exponent, llvm::Value* like);
+  llvm::Value* scalef(llvm::Value* x, llvm::Value* exponent);
 
   llvm::IRBuilder<>& b_;
+  bool has_scalef_;
 };
 
 }  // namespace tw::codegen

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "backends/backend.h"
+#include "backends/target.h"
 #include "runtime/measure/object_loader.h"
 #include "tests/support/aligned.h"
 #include "tests/support/lowered_kit.h"
@@ -43,7 +44,7 @@ class Compiled {
     const Var* i = kit.var();
     const Expr* at = kit.ramp(kit.build.mul(i, lanes), lanes);
     const Stmt* body = kit.loop(i, kChunk / lanes, kit.store(y, at, kit.call(function, {kit.load(x, at)})));
-    auto compiler = LlvmCompiler::create({});
+    auto compiler = LlvmCompiler::create({.vector_bits = host_target().vector_bits});
     compiler->set_verify(true);
     return compiler->compile(kit.program(body), "f");
   }
@@ -82,7 +83,8 @@ double error_in_ulps(float got, double exact) {
 class VectorMath : public testing::TestWithParam<Case> {};
 
 TEST_P(VectorMath, ErrorIsAsStated) {
-  Compiled compiled(GetParam().function, 8);
+  int lanes = host_target().vector_bits / 32;
+  Compiled compiled(GetParam().function, lanes);
   Aligned<float> x(kChunk), y(kChunk);
   double worst = 0;
   float worst_at = 0;
@@ -100,13 +102,16 @@ TEST_P(VectorMath, ErrorIsAsStated) {
 }
 
 TEST_P(VectorMath, ScalarAndVectorCodeAgree) {
-  Compiled scalar(GetParam().function, 1), vector(GetParam().function, 16);
+  Compiled scalar(GetParam().function, 1);
   Aligned<float> x(kChunk), y(kChunk), z(kChunk);
-  for (i64 i = 0; i < kChunk; ++i) x[i] = static_cast<float>(i - kChunk / 2) * 0.01f;
-  scalar(x, y), vector(x, z);
+  for (i64 i = 0; i < kChunk; ++i) x[i] = static_cast<float>(i - kChunk / 2) * 0.015f;
+  scalar(x, y);
+  for (int lanes : {8, 16, 32}) {
+    Compiled(GetParam().function, lanes)(x, z);
   for (i64 i = 0; i < kChunk; ++i) {
-    ASSERT_TRUE(y[i] == z[i] || (std::isnan(y[i]) && std::isnan(z[i])))
-        << name_of(GetParam().function) << " at " << x[i];
+      ASSERT_TRUE(y[i] == z[i] || (std::isnan(y[i]) && std::isnan(z[i])))
+          << name_of(GetParam().function) << " at " << x[i] << ", " << lanes << " lanes";
+    }
   }
 }
 
