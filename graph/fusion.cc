@@ -36,7 +36,8 @@ class Fusion {
           std::ranges::all_of(graph.nodes[n].inputs, [&](ValueId input) { return is_constant(input); }));
       copied_.push_back(should_be_copied(n));
       // What is nowhere as a whole cannot be had under another name.
-      views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]));
+      views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]) &&
+                       !goes_on_moving(n));
     }
   }
 
@@ -94,6 +95,15 @@ class Fusion {
   // Does it depend on constants alone?
   bool is_constant(ValueId value) const {
     return makers_[value] == kNone ? graph_.values[value].data != nullptr : is_constant_[makers_[value]];
+  }
+
+  // Does a view stand between a node that only moves elements, as a slice, and the only reader? Then all of it is read
+  // where the elements come from.
+  bool goes_on_moving(u32 n) const {
+    const Node& node = graph_.nodes[n];
+    u32 maker = makers_[node.inputs[0]];
+    return maker != kNone && forms_[maker].is_movement && !views_[maker] && has_one_reader(node.inputs[0]) &&
+           has_one_reader(node.outputs[0]);
   }
 
   // A node that reads what another group made at the places where it writes itself, joins that group: its result never

@@ -231,8 +231,7 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   int vector_bits = std::max(target.vector_bits, widest);  // LLVM splits what is wider, but no instructions by name
   bool has_scalef = vector_bits >= 512 && machine->getTargetTriple().isX86() &&
                     machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
-  codegen::ModuleEmitter(module, program, symbol, vector_bits, target.cpu, target.features, has_scalef)
-      .emit();
+  codegen::ModuleEmitter(module, program, symbol, vector_bits, target.cpu, target.features, has_scalef).emit();
   double built = now_ms();
   times.build_ms = built - start;
   if (verify) {

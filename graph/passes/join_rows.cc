@@ -1,5 +1,6 @@
-// X[.., M, K] times W[K, N] becomes X[rows, K] times W. What follows element by element is computed on rows, too: the
-// two shapes are views of each other, and a view between a product and its epilogue would keep these apart.
+// X[.., M, K] times W[K, N] becomes X[rows, K] times W. What follows element by element is computed on rows, too, also
+// where the model itself joins rows for a product and parts them again: the two shapes are views of each other, and a
+// view between a product and its epilogue would keep these apart.
 #include <algorithm>
 #include <optional>
 
@@ -21,6 +22,10 @@ class JoinRows {
       if (std::optional<ValueId> matrix = common_matrix(node)) {
         rows_[node.outputs[0]] =
             copy_.add("matmul", {}, {rows(node.inputs[0]), whole(*matrix)}, graph_.values[node.outputs[0]].name);
+      } else if (parts_rows(node)) {
+        rows_[node.outputs[0]] = whole(node.inputs[0]);
+      } else if (node.op == "reshape" && rows_[node.inputs[0]] && is_rows_of(node.outputs[0], node.inputs[0])) {
+        copy_.set(node.outputs[0], *rows_[node.inputs[0]]);
       } else if (goes_on(node)) {
         std::vector<ValueId> operands;
         for (ValueId input : node.inputs) operands.push_back(shape(input).empty() ? whole(input) : rows(input));
@@ -45,6 +50,14 @@ class JoinRows {
     const Ints &matrix = shape(maker->inputs[0]), &wide = shape(node.inputs[1]);
     bool is_whole = std::equal(matrix.begin(), matrix.end(), wide.end() - 2);
     return is_whole ? std::optional(maker->inputs[0]) : std::nullopt;
+  }
+
+  // Has the first value the rows of the second one, as a matrix?
+  bool is_rows_of(ValueId matrix, ValueId value) const {
+    return shape(matrix).size() == 2 && shape(value).size() > 2 && shape(matrix)[1] == shape(value).back();
+  }
+  bool parts_rows(const Node& node) const {
+    return node.op == "reshape" && is_rows_of(node.inputs[0], node.outputs[0]);
   }
 
   bool goes_on(const Node& node) const {

@@ -171,6 +171,42 @@ TEST(JoinRows, AProductOfABatchWithOneMatrixAndItsEpilogueAreOneKernel) {
   EXPECT_EQ(graph.values[fused.groups[0].outputs[0]].type.shape, (Ints{5, 16}));
 }
 
+// As exporters write a layer: rows joined for the product, parted behind it.
+TEST(JoinRows, ReshapesBetweenAProductAndItsEpilogueAreNotInTheWay) {
+  Builder b;
+  ValueId x = b.input({2, 5, 8});
+  auto layer = [&](ValueId from, i64 rows, i64 width) {
+    ValueId joined = b.add("reshape", {{"R", Ints{10, rows}}}, {from});
+    ValueId y = b.add("matmul", {}, {joined, b.constant({rows, width})});
+    return b.add("reshape", {{"R", Ints{2, 5, width}}}, {y});
+  };
+  ValueId hidden = layer(x, 8, 16);
+  hidden = b.add("multiply", {}, {hidden, b.add("logistic", {}, {hidden})});
+  ValueId y = b.add("add", {}, {layer(hidden, 16, 8), x});
+  Graph original = b.finish(y), graph = remove_unused(join_rows(original));
+  FusedGraph fused = fuse(graph);
+  EXPECT_EQ(names_of(fused), (std::vector<std::string>{"matmul_logistic_multiply", "matmul_add"})) << to_string(graph);
+  std::vector<HostArray> inputs{counted({2, 5, 8}, 0.1)};
+  std::string error;
+  expect_same(*evaluate(original, inputs, error), run_groups(graph, fused, inputs), to_string(graph));
+}
+
+// Heads of an attention are parts of rows: products read them where they are.
+TEST(Fusion, ASliceInAnotherShapeIsReadInPlace) {
+  Builder b;
+  ValueId x = b.input({6, 24});
+  auto heads = [&](i64 from, Ints order) {
+    ValueId part = b.add("slice", {{"start", Ints{0, from}}, {"step", Ints{1, 1}}, {"R", Ints{6, 8}}}, {x});
+    return b.add("transpose", {{"order", order}}, {b.add("reshape", {{"R", Ints{6, 2, 4}}}, {part})});
+  };
+  Graph graph = b.finish(b.add("matmul", {}, {heads(0, {1, 0, 2}), heads(8, {1, 2, 0})}));
+  FusedGraph fused = fuse(graph);
+  ASSERT_EQ(fused.groups.size(), 1u) << to_string(graph);
+  std::vector<HostArray> inputs{counted({6, 24}, 0.1)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), run_groups(graph, fused, inputs), to_string(graph));
+}
+
 TEST(Fusion, AResidualBlockIsTwoKernels) {
   Builder b;
   Ints shape{1, 8, 6, 6};

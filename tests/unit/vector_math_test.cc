@@ -108,7 +108,7 @@ TEST_P(VectorMath, ScalarAndVectorCodeAgree) {
   scalar(x, y);
   for (int lanes : {8, 16, 32}) {
     Compiled(GetParam().function, lanes)(x, z);
-  for (i64 i = 0; i < kChunk; ++i) {
+    for (i64 i = 0; i < kChunk; ++i) {
       ASSERT_TRUE(y[i] == z[i] || (std::isnan(y[i]) && std::isnan(z[i])))
           << name_of(GetParam().function) << " at " << x[i] << ", " << lanes << " lanes";
     }
