@@ -29,9 +29,9 @@ struct Options {
   bool json = false;
 };
 
-std::vector<char> random_bytes(const Buffer* buffer) {
-  std::vector<char> bytes(static_cast<std::size_t>(bytes_of(buffer)));
-  fill_input(1, buffer->name, 0, buffer->dtype, static_cast<i64>(bytes.size()) / bytes_of(buffer->dtype), bytes.data());
+std::vector<char> random_bytes(const KernelArgument& input) {
+  std::vector<char> bytes(static_cast<std::size_t>(input.bytes));
+  fill_input(1, input.name, 0, input.dtype, input.bytes / bytes_of(input.dtype), bytes.data(), input.indices);
   return bytes;
 }
 
@@ -68,8 +68,8 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
   if (!reference.kernel)
     return say(cat(task.name, ": the reference cannot be compiled: ", reference.problem)), std::nullopt;
   out.reference = std::move(*reference.kernel), out.tolerance = tolerance_of(task.program.program);
-  for (const Param& param : task.program.program.params) {
-    if (param.role != Role::Output) out.inputs.push_back({std::string(param.buffer->name), random_bytes(param.buffer)});
+  for (const KernelArgument& argument : out.reference.manifest.run) {
+    if (argument.role != ArgumentRole::Output) out.inputs.push_back({argument.name, random_bytes(argument)});
   }
   out.problem = problem_of(entry, task, out.inputs);
   return out;

@@ -35,6 +35,12 @@ struct Tolerance {
   double absolute = 0, relative = 0;
 };
 
+// Values that integers may have: [lowest, below). Where both are 0 nothing is known.
+struct IndexRange {
+  i64 lowest = 0, below = 0;
+  bool operator==(const IndexRange&) const = default;
+};
+
 // Handles. They survive rewriting; 0 is no handle.
 struct LoopId {
   u32 value = 0;

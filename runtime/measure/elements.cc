@@ -165,7 +165,33 @@ void inspect(const Block& block, i64 begin, Comparison& out) {
 
 }  // namespace
 
-bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data,
+namespace {
+
+// Those that are outside are moved by multiples of the range's length.
+template <class T>
+void wrap(char* data, i64 count, IndexRange range) {
+  i64 length = range.below - range.lowest;
+  for (T* at = reinterpret_cast<T*>(data); count > 0; --count, ++at) {
+    i64 above = (static_cast<i64>(*at) - range.lowest) % length;
+    *at = static_cast<T>(range.lowest + (above < 0 ? above + length : above));
+  }
+}
+
+void bring_into(IndexRange range, DType type, char* data, i64 count) {
+  if (range.below <= range.lowest || !is_int(type)) return;
+  switch (bytes_of(type)) {
+    case 8:
+      return wrap<i64>(data, count, range);
+    case 4:
+      return wrap<std::int32_t>(data, count, range);
+    default:
+      return type == DType::I8 ? wrap<std::int8_t>(data, count, range) : wrap<u8>(data, count, range);
+  }
+}
+
+}  // namespace
+
+bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, IndexRange indices,
                 const std::function<bool()>& stop) {
   u64 label = 0;  // std::hash is another one in each library
   for (char c : name) label = mix64(label ^ static_cast<unsigned char>(c));
@@ -173,7 +199,9 @@ bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count,
   constexpr i64 kPiece = 1 << 18;
   for (i64 begin = 0; begin < count; begin += kPiece) {
     if (stop && stop()) return false;
-    kRows[static_cast<int>(type)].fill(rng, std::min(kPiece, count - begin), data + begin * bytes_of(type));
+    char* piece = data + begin * bytes_of(type);
+    kRows[static_cast<int>(type)].fill(rng, std::min(kPiece, count - begin), piece);
+    bring_into(indices, type, piece, std::min(kPiece, count - begin));
   }
   return true;
 }

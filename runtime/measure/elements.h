@@ -21,8 +21,9 @@ namespace tw {
 // Normal, because what bits toggle in a device's multipliers decides how fast it may run: zeros, for
 // one, are 13 % faster. Variance 1/3, that of uniform numbers in [-1, 1), because exp
 // stays far from where halves overflow (65504): no element is larger than exp(4) = 55.
+// `indices`: integers are brought into this range.
 // Returns false if `stop`, which it asks every few milliseconds, was true.
-bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data,
+bool fill_input(u64 seed, std::string_view name, int set, DType type, i64 count, char* data, IndexRange indices = {},
                 const std::function<bool()>& stop = {});
 
 struct Elements {

@@ -84,7 +84,7 @@ void numbers(Archive& archive, Numbers&... values) {
 
 auto visit_argument = [](auto& archive, auto& argument) {
   archive.text(argument.name);
-  numbers(archive, argument.role, argument.dtype, argument.bytes);
+  numbers(archive, argument.role, argument.dtype, argument.bytes, argument.indices.lowest, argument.indices.below);
   archive.list(argument.shape, [](auto& inner, auto& extent) { inner.number(extent); });
 };
 

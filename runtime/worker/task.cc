@@ -68,7 +68,7 @@ bool Task::draw_input(const KernelArgument& argument, u64 seed, const std::funct
       failure = no_memory_for(argument.name, argument.bytes);
       return false;
     }
-    if (!fill_input(seed, argument.name, set, argument.dtype, count, data.data(), stop)) {
+    if (!fill_input(seed, argument.name, set, argument.dtype, count, data.data(), argument.indices, stop)) {
       failure = {MeasureStatus::WorkerLost, "the tuner is gone"};
       return false;
     }

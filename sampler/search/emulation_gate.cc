@@ -7,6 +7,7 @@
 
 #include "backends/element_values.h"
 #include "backends/kernel_abi.h"
+#include "dsl/analysis/index_ranges.h"
 #include "dsl/analysis/points.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -29,10 +30,12 @@ i64 bytes_of_params(const Program& program) {
 
 NamedArrays draw_inputs(const Program& program, u64 seed) {
   NamedArrays out;
+  std::map<const Buffer*, IndexRange> ranges = index_ranges(program);
   for (const Param& param : program.params) {
     if (param.role == Role::Output) continue;
     HostArray array = HostArray::like(param.buffer);
-    fill_input(seed, param.buffer->name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
+    fill_input(seed, param.buffer->name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()),
+               ranges[param.buffer]);
     out[std::string(param.buffer->name)] = std::move(array);
   }
   return out;

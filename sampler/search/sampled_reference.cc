@@ -9,6 +9,7 @@
 #include "backends/element_values.h"
 #include "backends/target.h"
 #include "backends/topology.h"
+#include "dsl/analysis/index_ranges.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
@@ -33,7 +34,7 @@ const cpu_set_t cores_at_start = cpus_of_thread();
 class Sampler {
  public:
   Sampler(const Program& program, u64 seed, const std::function<bool()>& stop)
-      : program_(judged_program(arena_, program)), seed_(seed), stop_(stop) {
+      : program_(judged_program(arena_, program)), ranges_(index_ranges(program_)), seed_(seed), stop_(stop) {
     std::random_device device;
     random_ = Rng(device(), device(), device());
   }
@@ -48,7 +49,8 @@ class Sampler {
                                role_of(param),
                                buffer->dtype,
                                {buffer->shape.begin(), buffer->shape.end()},
-                               bytes_of(buffer)});
+                               bytes_of(buffer),
+                               range_of(buffer)});
     }
     for (int set = 0; set < kSets; ++set) {
       if (!draw_inputs(set)) return std::nullopt;
@@ -69,6 +71,10 @@ class Sampler {
                                           : ArgumentRole::Input;
   }
   static bool is_variance(const Buffer* buffer) { return std::string_view(buffer->name).ends_with(kVarianceSuffix); }
+  IndexRange range_of(const Buffer* buffer) const {
+    auto found = ranges_.find(buffer);
+    return found == ranges_.end() ? IndexRange{} : found->second;
+  }
   bool must_stop() const { return stop_ && stop_(); }
 
   bool draw_inputs(int set) {
@@ -82,7 +88,7 @@ class Sampler {
       inputs_[i] = HostArray::like(param.buffer);
       pointers_[i] = &inputs_[i];
       if (!fill_input(seed_, param.buffer->name, set, inputs_[i].dtype, inputs_[i].elements(),
-                      reinterpret_cast<char*>(inputs_[i].bytes.data()), stop_))
+                      reinterpret_cast<char*>(inputs_[i].bytes.data()), range_of(param.buffer), stop_))
         is_whole = false;
     });
     return is_whole;
@@ -137,6 +143,7 @@ class Sampler {
 
   Arena arena_{1 << 18};
   Program program_;
+  std::map<const Buffer*, IndexRange> ranges_;
   u64 seed_;
   const std::function<bool()>& stop_;
   Rng random_{0};

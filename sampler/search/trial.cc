@@ -5,6 +5,7 @@
 
 #include "backends/cuda/nvrtc.h"
 #include "backends/gpu_source/source.h"
+#include "dsl/analysis/index_ranges.h"
 #include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
@@ -127,7 +128,14 @@ BuiltKernel loadable(BuiltKernel built, const Target& target) {
 BuiltKernel build_reference(const Program& program, const Target& target, LlvmCompiler& compiler) {
   Arena arena(1 << 18);
   Schedule schedule = reference_schedule(judged_program(arena, program));
-  return build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
+  BuiltKernel built = build_kernel(schedule.program(), is_device(target) ? host_target() : target, compiler);
+  if (!built.kernel) return built;
+  for (const auto& [buffer, range] : index_ranges(program)) {
+    for (KernelArgument& argument : built.kernel->manifest.run) {
+      if (argument.name == buffer->name) argument.indices = range;
+    }
+  }
+  return built;
 }
 
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,

@@ -104,7 +104,26 @@ TEST(FillInput, LongDataBeginsAsShortDataDoes) {
   EXPECT_NE(all.back(), 0);
   int asked = 0;
   EXPECT_FALSE(
-      fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data()), [&] { return ++asked == 2; }));
+      fill_input(1, "A", 0, DType::F32, kLong, reinterpret_cast<char*>(all.data()), {}, [&] { return ++asked == 2; }));
+}
+
+template <class T>
+void check_indices(DType type, IndexRange range, i64 most) {
+  std::vector<T> values(1000);
+  fill_input(1, "A", 0, type, std::ssize(values), reinterpret_cast<char*>(values.data()), range);
+  std::set<T> found(values.begin(), values.end());
+  EXPECT_GE(i64{*found.begin()}, range.lowest);
+  EXPECT_LT(i64{*found.rbegin()}, range.below);
+  EXPECT_EQ(std::ssize(found), std::min(range.below - range.lowest, most)) << "all of them occur";
+}
+
+TEST(FillInput, IndicesAreAllInTheirRange) {
+  for (IndexRange range : {IndexRange{-3, 3}, {0, 2}, {0, 1}, {-1, 5}, {-100, 100}}) {
+    check_indices<i64>(DType::I64, range, 16);
+    check_indices<std::int32_t>(DType::I32, range, 16);
+    check_indices<std::int8_t>(DType::I8, range, 16);
+    if (range.lowest == 0) check_indices<u8>(DType::U8, range, 8);
+  }
 }
 
 TEST(Elements, WhatWasNotComputed) {

@@ -70,6 +70,20 @@ class MeasurerTest : public testing::Test {
   std::unique_ptr<Measurer> measurer_;
 };
 
+// Random data are drawn from [-8, 8), and the table has two rows.
+TEST_F(MeasurerTest, IndicesOfATaskLieInItsTables) {
+  const Program& program = test::parsed(
+                               "program look_up(I: input i64[64], Table: const f32[2, 16], Y: output f32[64, 16]) {\n"
+                               "  for i in 64 { for j in 16 { block Y(i: S 64 = i, j: S 16 = j) {\n"
+                               "    Y[i, j] = Table[if I[i] < 0 then I[i] + 2 else I[i], j] } } }\n}\n")
+                               .program;
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
+  BuiltKernel reference = build_reference(program, host_target(), *compiler);
+  ASSERT_TRUE(reference.kernel) << reference.problem;
+  MeasureResult result = measurer_->measure(begin(program), *reference.kernel, {.time = false});
+  EXPECT_EQ(result.status, MeasureStatus::Ok) << show(result);
+}
+
 TEST_F(MeasurerTest, HonestKernelAlone) {
   MeasureResult result = measurer_->measure(begin_matmul(), matmul_kernel("honest", "matmul"), {});
   EXPECT_TRUE(is_measured(result)) << show(result);
