@@ -31,7 +31,7 @@ constexpr Command commands[] = {
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
     {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
     {"compile", "make one C library of an ONNX model: kernels, weights, memory plan; check it", run_compile},
-    {"run", "run a model that `compile` has made, on data in .npy files", run_run},
+    {"run", "run an ONNX model, or what `compile` has made of it, on data in .npy files", run_run},
     {"run-manifest", "measure the finalists of `tune --compile-only` on this machine's GPU", run_run_manifest},
     {"bench", "measure the best kernels side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have", run_space},

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -240,7 +241,10 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
 
 // What a child puts into its text; nothing, and why in `error`.
 std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
-  ForkedAnswer answer = run_forked(work);
+  ForkedAnswer answer = run_forked([&](std::string& text) {
+    for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);  // the caller may catch them, and waits
+    return work(text);
+  });
   if (!answer.not_started.empty()) return error = answer.not_started, std::nullopt;
   if (answer.signal != 0) return error = cat("the model was ended by signal ", answer.signal), std::nullopt;
   if (answer.exit_code != 0) return error = answer.text, std::nullopt;
