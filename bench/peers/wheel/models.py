@@ -74,11 +74,11 @@ class Torch:
         file = self.onnx.load(path)
         with_data = {tensor.name for tensor in file.graph.initializer}
         names = [entry.name for entry in file.graph.input if entry.name not in with_data]
+        arguments = [self.torch.from_numpy(inputs[name].copy()) for name in names]
         try:
-            function = self.prepared(self.convert(file).eval())
+            function = self.prepared(self.convert(file).eval(), arguments)
         except NotImplementedError as wrong:
             raise Unsupported(f"onnx2torch: {wrong}") from None
-        arguments = [self.torch.from_numpy(inputs[name].copy()) for name in names]
         latest = [None]
 
         def run():
@@ -93,21 +93,23 @@ class Torch:
 
     detail = "eager, by onnx2torch"
 
-    def prepared(self, model):
+    def prepared(self, model, _):
         return model
 
 
 class CompiledTorch(Torch):
     detail = "torch.compile with freezing, by onnx2torch"
 
-    def prepared(self, model):
+    def prepared(self, model, arguments):
         module("torch._inductor.config").freezing = True  # weights are constants, as they are for the others
         with_fixed_sizes(model)
-        return self.torch.compile(model)
+        with self.torch.no_grad():  # one graph of ATen's operators, without the modules of onnx2torch
+            graph = module("torch.fx.experimental.proxy_tensor").make_fx(model)(*arguments)
+        return self.torch.compile(graph)
 
 
 def with_fixed_sizes(model):
-    """Sizes that are constant tensors become numbers: torch.compile cuts a graph at the others, or refuses it."""
+    """Sizes that are constant tensors become numbers: those of a tensor cannot be traced."""
     ways = {"OnnxReshape": "reshape", "OnnxExpand": "expand"}
     for node in list(model.graph.nodes):
         way = ways.get(type(model.get_submodule(node.target)).__name__) if node.op == "call_module" else None
