@@ -1,6 +1,7 @@
 #include "sampler/models/bench_model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@ namespace tw {
 namespace {
 
 constexpr const char* kOurs = "tracewright";
+constexpr std::chrono::minutes kOwnLimit{10};  // limits of the caller are for the others
 
 // Our library, in the process that is forked for it.
 class OwnModel : public ServedModel {
@@ -107,7 +109,9 @@ ModelBenchResult bench_model(const ModelBench& bench) {
   ModelBenchResult result;
   OwnModel model(bench);
   std::vector<Entrant> entrants;
-  entrants.push_back(enter(bench, kOurs, ModelPeer::start(kOurs, model, bench.peers)));
+  PeerOptions own = bench.peers;
+  own.start_timeout = own.prepare_timeout = own.sample_timeout = kOwnLimit;
+  entrants.push_back(enter(bench, kOurs, ModelPeer::start(kOurs, model, own)));
   if (!entrants[0].peer) return result.error = entrants[0].row.detail, result;
   for (const std::string& library : bench.against) {
     if (bench.race.stop && bench.race.stop()) break;
