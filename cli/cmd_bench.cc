@@ -1,4 +1,4 @@
-// tracewright bench: the best kernels of a task list, measured side by side with other libraries.
+// tracewright bench: the best kernels of a task list, or whole models, measured side by side with other libraries.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +10,10 @@
 
 #include "cli/arguments.h"
 #include "cli/bench_device.h"
+#include "cli/bench_models.h"
 #include "cli/commands.h"
+#include "cli/known_names.h"
+#include "cli/open_graph.h"
 #include "cli/open_list.h"
 #include "cli/stored.h"
 #include "dsl/base/quantile.h"
@@ -24,9 +27,9 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, against, task;
+  BenchModels models;  // what lists have too, as well
+  std::string task;
   int pairs = 21;
-  bool json = false;
 };
 
 std::vector<char> random_bytes(const KernelArgument& input) {
@@ -73,20 +76,6 @@ std::optional<BenchTask> prepare(Database& database, const TaskEntry& entry, con
   }
   out.problem = problem_of(entry, task, out.inputs);
   return out;
-}
-
-std::optional<std::vector<std::string>> parse_libraries(const std::string& text) {
-  std::vector<std::string> libraries = split(text, ',');
-  for (const std::string& word : libraries) {
-    const std::vector<std::string>& known = peer_libraries();
-    if (std::find(known.begin(), known.end(), word) == known.end()) {
-      std::string near = closest(word, known);
-      say(cat("--against: unknown library `", word, "`",
-              near.empty() ? cat("; there are: ", join(known, ", ")) : cat("; did you mean `", near, "`?")));
-      return std::nullopt;
-    }
-  }
-  return libraries;
 }
 
 // What all tasks gave together.
@@ -160,12 +149,14 @@ boost::json::object peaks_of(Report& report, int vector_bits) {
   return peaks;
 }
 
-int bench_list(const Options& options) {
-  std::optional<std::vector<std::string>> libraries = parse_libraries(options.against);
-  std::optional<LoadedList> list = libraries ? open_list(options.file) : std::nullopt;
+int bench_list(const Options& options, const std::string& file) {
+  std::vector<std::string> libraries = split(options.models.against, ',');
+  if (!are_known("--against", "library", libraries, peer_libraries())) return Usage;
+  std::optional<LoadedList> list = open_list(file);
   if (!list || !has_task(*list, options.task) || !fits_in_memory(*list, options.task)) return Usage;
+  const std::string& named = options.models.database;
   std::optional<Database> database =
-      open_database(options.database.empty() ? list->list.database.value : options.database, DatabaseMode::Read);
+      open_database(named.empty() ? list->list.database.value : named, DatabaseMode::Read);
   if (!database) return Environment;
   Report report;
   DeviceBench devices;
@@ -180,20 +171,20 @@ int bench_list(const Options& options) {
     if (task && is_device(list->tasks[i].target)) {
       std::optional<DeviceTimes> times = devices.measure(list->tasks[i], task->kernel, options.pairs);
       if (times) report.add_device(*task, *times);
-      if (!libraries->empty())
+      if (!libraries.empty())
         say(cat(task->name,
                 ": on devices other libraries are not compared here; tracewright-gpu-bench does it on NVIDIA's"));
       report.has_failed |= !times;
       continue;
     }
-    if (task) result = bench_task(*task, *libraries, options.pairs);
+    if (task) result = bench_task(*task, libraries, options.pairs);
     if (!result.error.empty()) say(cat(task->name, ": ", result.error));
     report.has_failed |= !task || !result.error.empty();
     for (const BenchRow& row : result.rows) report.add(*task, row);
     if (result.fma_gflops > 0) report.peaks[task->threads].push_back(result.fma_gflops);
   }
   boost::json::object peaks = peaks_of(report, vector_bits);
-  if (options.json) {
+  if (options.models.json) {
     print_json({{"fma_peak_gflops", peaks}, {"rows", report.rows}, {"skipped", report.skipped}});
   } else {
     print_table({"task", "threads", "library", "version", "time", "GFLOP/s", "of FMA peak", "its time / ours",
@@ -205,25 +196,50 @@ int bench_list(const Options& options) {
   return report.is_wrong ? WrongResults : report.has_failed ? TargetMissed : Ok;
 }
 
+// Is FILE a list, and were no flags given that are for models?
+bool is_good_list(const Options& options) {
+  const BenchModels& models = options.models;
+  if (models.files.size() > 1) return say("bench takes one task list, or ONNX models"), false;
+  if (!models.shapes.empty() || !models.rewrites.empty() || models.threads > 0)
+    return say("--shape, --rewrites and --threads are for ONNX models; a task list says these itself"), false;
+  return true;
+}
+
 }  // namespace
 
 int run_bench(int count, char** words) {
   Options options;
+  BenchModels& models = options.models;
   App app("bench",
-          "Measure the best kernels of a task list side by side with other libraries: "
-          "at the same thread count, on the same CPUs, in\n"
-          "turn, each ratio the median over pairs of (its time / our time). Packing of "
-          "constant operands lies outside the time.",
+          "Measure the best kernels of a task list, or whole ONNX models, side by side with other libraries: at the "
+          "same thread\n"
+          "count, on the same CPUs, in turn; each ratio is the median of (its time / our time). Packing of constant "
+          "operands lies\n"
+          "outside the time.",
           "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
-          "--against openblas,blis,onednn --json");
-  app.add_option("FILE", options.file, "the task list, YAML").required();
-  app.add_option("--database", options.database, "the database, instead of the list's");
-  app.add_option("--against", options.against, "comma-separated: " + join(peer_libraries(), ", "));
-  app.add_option("--task", options.task, "only the task of this name");
-  app.add_option("--pairs", options.pairs, "pairs of samples for each ratio").range(20, 10000);
-  app.add_flag("--json", options.json, "print JSON");
+          "--against openblas,blis,onednn --json\n"
+          "  tracewright bench resnet50.onnx --against onnxruntime,openvino,torch --threads 1");
+  app.add_option("FILE", models.files, "the task list, YAML; or models, ONNX").required();
+  app.add_option("--database", models.database,
+                 "the database, instead of the list's; models take the fastest kernels from there");
+  app.add_option(
+      "--against", models.against,
+      "comma-separated: " + join(peer_libraries(), ", ") + "; for models: " + join(model_library_names(), ", "));
+  app.add_option("--task", options.task, "of a list: only the task of this name");
+  app.add_option("--pairs", options.pairs, "of a list: pairs of samples for each ratio").range(20, 10000);
+  app.add_option("--threads", models.threads, "of models: threads that one inference uses; 0 = all that there are")
+      .range(0, 1024);
+  app.add_option("--shape", models.shapes, "of models: NAME=EXTENT,...: the shape of an input that a file leaves open");
+  app.add_option("--rewrites", models.rewrites, "of models: a file of rewritings of graphs (docs/models.md)");
+  app.add_option("--seconds", models.seconds, "of models: how long each is measured; five rounds at least").positive();
+  app.add_option("--limit", models.limit, "of models: seconds that a library may take to start, and to load one")
+      .positive();
+  app.add_flag("--json", models.json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
-  return bench_list(options);
+  auto are_models = std::ranges::all_of(models.files, is_onnx);
+  if (!are_models) return is_good_list(options) ? bench_list(options, models.files[0]) : Usage;
+  if (!options.task.empty()) return say("--task is for a task list"), Usage;
+  return bench_models(models);
 }
 
 }  // namespace tw::cli

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -20,6 +17,7 @@
 #include "costmodel/model_bytes.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
+#include "dsl/base/temporary_folder.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/store/database_exchange.h"
@@ -43,30 +41,22 @@ struct Options {
 class ImportedRecords {
  public:
   explicit ImportedRecords(const std::string& path) {
-    std::string error, name = std::filesystem::temp_directory_path() / "tracewright-records-XXXXXX";
-    std::optional<std::string> text = read_exchange_file(path, error);
-    if (!text || !mkdtemp(name.data())) {
-      say(text ? cat("cannot make a folder for the records of ", path, ": ", std::strerror(errno)) : error);
+    std::string error = folder_.problem();
+    std::optional<std::string> text = error.empty() ? read_exchange_file(path, error) : std::nullopt;
+    if (!text) {
+      say(error);
       return;
     }
-    folder_ = name;
-    database_ = open_database(folder_ + "/records.db", DatabaseMode::Write);
+    database_ = open_database(folder_.path() + "/records.db", DatabaseMode::Write);
     std::istringstream lines(std::move(*text));
     std::optional<ImportReport> report = database_ ? checked(import_records(*database_, lines)) : std::nullopt;
     if (!report || report->refused > 0) database_.reset();
     if (report && report->refused > 0) say(cat(path, ": ", report->problems[0]));
   }
-  ~ImportedRecords() {
-    database_.reset();
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
-  ImportedRecords(const ImportedRecords&) = delete;
-  ImportedRecords& operator=(const ImportedRecords&) = delete;
   Database* database() { return database_ ? &*database_ : nullptr; }  // null after a message
 
  private:
-  std::string folder_;  // "" until it is made
+  TemporaryFolder folder_{"records"};
   std::optional<Database> database_;
 };
 

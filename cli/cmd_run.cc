@@ -1,4 +1,4 @@
-// tracewright run: a compiled model on data in .npy files.
+// tracewright run: a compiled model, or an ONNX file that is compiled first, on data in .npy files.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,6 +7,10 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/compile_to.h"
+#include "cli/interrupt.h"
+#include "cli/open_graph.h"
+#include "dsl/base/temporary_folder.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_library.h"
@@ -16,22 +20,21 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string model;
+  CompileChoices choices;  // its file may be a folder
   std::vector<std::string> inputs, outputs;
-  int threads = 1;
   double seconds = 0;
-  u64 seed = 0;
   bool profile = false;
 };
+using Tensors = std::vector<KernelArgument>;
 
 // "x=x.npy" or, for the first one, "x.npy".
-std::pair<std::string, std::string> named_file(const std::string& text, const std::vector<KernelArgument>& tensors) {
+std::pair<std::string, std::string> named_file(const std::string& text, const Tensors& tensors) {
   std::size_t equals = text.find('=');
   if (equals == std::string::npos) return {tensors.empty() ? "" : tensors[0].name, text};
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-const KernelArgument* find(const std::vector<KernelArgument>& tensors, const std::string& name, const char* flag) {
+const KernelArgument* find(const Tensors& tensors, const std::string& name, const char* flag) {
   auto at = std::ranges::find(tensors, name, &KernelArgument::name);
   if (at != tensors.end()) return &*at;
   if (tensors.empty()) return say(cat(flag, ": the model has none")), nullptr;
@@ -42,11 +45,11 @@ const KernelArgument* find(const std::vector<KernelArgument>& tensors, const std
 }
 
 // Inputs that no file is given for are random. nullopt after a message.
-std::optional<std::vector<HostArray>> read_inputs(const Options& options, const ModelLibrary& model) {
-  std::vector<HostArray> arrays = random_inputs(model.inputs, options.seed);
+std::optional<std::vector<HostArray>> read_inputs(const Options& options, const Tensors& inputs) {
+  std::vector<HostArray> arrays = random_inputs(inputs, options.choices.seed);
   for (const std::string& text : options.inputs) {
-    auto [name, path] = named_file(text, model.inputs);
-    const KernelArgument* input = find(model.inputs, name, "--input");
+    auto [name, path] = named_file(text, inputs);
+    const KernelArgument* input = find(inputs, name, "--input");
     if (!input) return std::nullopt;
     std::string error;
     std::optional<HostArray> array = read_npy(path, error);
@@ -55,7 +58,7 @@ std::optional<std::vector<HostArray>> read_inputs(const Options& options, const 
       return say(cat(path, " holds ", name_of(array->dtype), "[", join(array->shape, ", "), "], but `", name, "` is ",
                      name_of(input->dtype), "[", join(input->shape, ", "), "]")),
              std::nullopt;
-    arrays[static_cast<std::size_t>(input - model.inputs.data())] = std::move(*array);
+    arrays[static_cast<std::size_t>(input - inputs.data())] = std::move(*array);
   }
   return arrays;
 }
@@ -67,23 +70,35 @@ struct OutputFile {
 };
 
 // nullopt after a message.
-std::optional<std::vector<OutputFile>> output_files(const Options& options, const ModelLibrary& model) {
+std::optional<std::vector<OutputFile>> output_files(const Options& options, const Tensors& outputs) {
   std::vector<OutputFile> files;
   for (const std::string& text : options.outputs) {
-    auto [name, path] = named_file(text, model.outputs);
-    const KernelArgument* output = find(model.outputs, name, "--output");
+    auto [name, path] = named_file(text, outputs);
+    const KernelArgument* output = find(outputs, name, "--output");
     if (!output) return std::nullopt;
     if (!npy_bytes(HostArray::zeros(output->dtype, {0})))
       return say(cat(".npy files cannot hold ", name_of(output->dtype))), std::nullopt;
-    files.push_back({static_cast<std::size_t>(output - model.outputs.data()), path});
+    files.push_back({static_cast<std::size_t>(output - outputs.data()), path});
   }
   return files;
+}
+
+struct Data {
+  std::vector<HostArray> inputs;
+  std::vector<OutputFile> outputs;
+};
+// nullopt after a message.
+std::optional<Data> open_data(const Options& options, const Tensors& inputs, const Tensors& outputs) {
+  std::optional<std::vector<HostArray>> arrays = read_inputs(options, inputs);
+  std::optional<std::vector<OutputFile>> files = output_files(options, outputs);
+  if (!arrays || !files) return std::nullopt;
+  return Data{std::move(*arrays), std::move(*files)};
 }
 
 // A row for each kernel, the one that takes longest first.
 int print_profile(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& inputs) {
   std::string error;
-  std::vector<double> times = time_steps(model, inputs, options.threads, std::max(1.0, options.seconds), error);
+  std::vector<double> times = time_steps(model, inputs, options.choices.threads, std::max(1.0, options.seconds), error);
   if (!error.empty()) return say(error), Environment;
   struct Sum {
     double seconds = 0, flops = 0;
@@ -108,21 +123,16 @@ int print_profile(const Options& options, const ModelLibrary& model, const std::
   return Ok;
 }
 
-int run_folder(const Options& options) {
-  std::string error;
-  std::optional<ModelLibrary> model = open_model(options.model, error);
-  if (!model) return say(error), Usage;
-  std::optional<std::vector<HostArray>> inputs = read_inputs(options, *model);
-  std::optional<std::vector<OutputFile>> files = output_files(options, *model);
-  if (!inputs || !files) return Usage;
-  if (options.profile) return print_profile(options, *model, *inputs);
-  ModelRun run = run_model(*model, *inputs, options.threads, options.seconds);
+int run_library(const Options& options, const ModelLibrary& model, const Data& data) {
+  if (options.profile) return print_profile(options, model, data.inputs);
+  ModelRun run = run_model(model, data.inputs, options.choices.threads, options.seconds);
+  if (stop_wanted) return Interrupted;
   if (!run.error.empty()) return say(run.error), Environment;
-  for (const OutputFile& file : *files) {
+  for (const OutputFile& file : data.outputs) {
     if (!write_file(file.path, *npy_bytes(run.outputs[file.output]))) return Environment;
   }
   for (std::size_t i = 0; i < run.outputs.size(); ++i)
-    fmt::print("{}: {}[{}]\n", model->outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
+    fmt::print("{}: {}[{}]\n", model.outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
   if (run.seconds.empty()) return Ok;
   std::ranges::sort(run.seconds);
   fmt::print("{} calls, median {}, fastest {}; start {}\n", run.seconds.size(),
@@ -130,23 +140,70 @@ int run_folder(const Options& options) {
   return Ok;
 }
 
+int run_folder(const Options& options) {
+  const CompileChoices& choices = options.choices;
+  if (!choices.shapes.empty() || !choices.rewrites.empty() || !choices.database.empty())
+    return say("--shape, --rewrites and --database are for an ONNX file, which is compiled first"), Usage;
+  std::string error;
+  std::optional<ModelLibrary> model = open_model(choices.file, error);
+  if (!model) return say(error), Usage;
+  std::optional<Data> data = open_data(options, model->inputs, model->outputs);
+  return data ? run_library(options, *model, *data) : Usage;
+}
+
+Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values) {
+  Tensors tensors;
+  for (graph::ValueId id : values) {
+    const graph::Value& value = graph.values[id];
+    tensors.push_back({.name = value.name, .dtype = value.type.dtype, .shape = value.type.shape});
+  }
+  return tensors;
+}
+
+// Compiled into a folder that is gone afterwards. What is wrong with the data is said before.
+int run_onnx(const Options& options) {
+  std::optional<OpenedModel> model = open_to_compile(options.choices);
+  if (!model) return Usage;
+  const graph::Graph& graph = model->imported;
+  Tensors outputs = tensors_of(graph, graph.outputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].name = graph.output_names[i];
+  std::optional<Data> data = open_data(options, tensors_of(graph, graph.inputs), outputs);
+  if (!data) return Usage;
+  TemporaryFolder folder("model");
+  if (folder.path().empty()) return say(folder.problem()), Environment;
+  CompiledFolder made;
+  if (int code = compile_to(*model, options.choices, folder.path(), made); code != Ok) return code;
+  if (!made.has_library) return Environment;
+  std::string error;
+  std::optional<ModelLibrary> library = open_model(folder.path(), error);
+  return library ? run_library(options, *library, *data) : (say(error), Environment);
+}
+
 }  // namespace
 
 int run_run(int count, char** words) {
   Options options;
-  App app("run", "Run a model that `compile` has made. Inputs without a file get random numbers.",
-          "examples:\n  tracewright compile resnet18.onnx --output resnet18\n"
+  CompileChoices& choices = options.choices;
+  App app("run",
+          "Run an ONNX model, or a folder that `compile` has made of one, which begins at once. Inputs without a file\n"
+          "get random numbers.",
+          "examples:\n  tracewright run resnet50.onnx --shape x=1,3,224,224 --input x=x.npy --output y.npy\n"
+          "  tracewright compile resnet18.onnx --output resnet18\n"
           "  tracewright run resnet18 --input x=x.npy --output y=y.npy\n"
           "  tracewright run resnet18 --threads 2 --seconds 2    # how long it takes");
-  app.add_option("MODEL", options.model, "the folder that `compile` has written").required();
+  app.add_option("MODEL", choices.file, "an ONNX file, or the folder that `compile` has written").required();
   app.add_option("--input", options.inputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
-  app.add_option("--threads", options.threads, "that run it").range(1, 1024);
+  app.add_option("--threads", choices.threads, "that run it").range(1, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
-  app.add_option("--seed", options.seed, "of random inputs");
+  app.add_option("--shape", choices.shapes,
+                 "of an ONNX file: NAME=EXTENT,...: the shape of an input that it leaves open");
+  app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
+  app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
+  app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");
   if (std::optional<int> code = app.parse(count, words)) return *code;
-  return run_folder(options);
+  return is_onnx(choices.file) ? run_onnx(options) : run_folder(options);
 }
 
 }  // namespace tw::cli

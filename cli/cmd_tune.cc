@@ -38,7 +38,7 @@ struct Options {
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
-  std::vector<std::string> shapes;
+  std::vector<std::string> shapes, rewrites;
   int threads = 0;
   std::optional<u64> seed;
   int finalists = 8;
@@ -353,7 +353,8 @@ bool check_objective(const std::string& name) {
 
 int tune_list(const Options& options) {
   if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
-  std::optional<LoadedList> list = open_list(options.file, options.rules, options.strategy, options.shapes);
+  std::optional<LoadedList> list =
+      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
@@ -408,6 +409,8 @@ int run_tune(int count, char** words) {
           "examples/gemm.yaml --more 200\n  tracewright tune resnet18.onnx --seconds 300");
   app.add_option("FILE", options.file, "the task list, YAML; or a model, ONNX").required();
   app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
+  app.add_option("--rewrites", options.rewrites,
+                 "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
       .range(1, 1000000000);

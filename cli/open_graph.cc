@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
@@ -35,6 +36,8 @@ std::optional<std::vector<ModelShape>> parse_shapes(const std::vector<std::strin
   for (const std::string& text : texts) {
     std::optional<ModelShape> shape = parse_shape(text);
     if (!shape) return say(cat("--shape: expected NAME=EXTENT,EXTENT,..., found `", text, "`")), std::nullopt;
+    if (std::ranges::find(shapes, shape->name, &ModelShape::name) != shapes.end())
+      return say(cat("--shape: the input `", shape->name, "` has two shapes; say one")), std::nullopt;
     shapes.push_back(std::move(*shape));
   }
   return shapes;
@@ -57,6 +60,31 @@ std::optional<graph::Graph> open_graph(const std::string& path, const std::vecto
     return std::nullopt;
   }
   return std::get<graph::Graph>(std::move(imported));
+}
+
+std::optional<OwnRewrites> OwnRewrites::read(const std::vector<std::string>& paths) {
+  OwnRewrites out;
+  for (const std::string& path : paths) {
+    std::optional<std::string> text = read_file(path);
+    if (!text) return std::nullopt;
+    Source source{path, *text};
+    Diagnostics diagnostics(source);
+    auto module = std::make_unique<graph::RewriteModule>(graph::parse_rewrites(source, diagnostics));
+    for (const graph::Rewrite& rewrite : module->rewrites) {
+      std::string problem = graph::check_rewrite(*module, rewrite);
+      if (!problem.empty()) diagnostics.error(rewrite.span, cat("`", rewrite.name, "` is not proved: ", problem));
+    }
+    std::fputs(diagnostics.render().c_str(), stderr);
+    if (diagnostics.has_errors()) return std::nullopt;
+    out.modules_.push_back(std::move(module));
+  }
+  return out;
+}
+
+std::vector<const graph::RewriteModule*> OwnRewrites::modules() const {
+  std::vector<const graph::RewriteModule*> out;
+  for (const auto& module : modules_) out.push_back(module.get());
+  return out;
 }
 
 }  // namespace tw::cli

@@ -1,18 +1,35 @@
-// ONNX models as the subcommands open them: shapes from the command line, what is wrong on standard error.
+// ONNX models as the subcommands open them: shapes and rewritings from the command line, what is wrong on standard
+// error.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/rewrites.h"
 #include "runtime/lists/task_list.h"
 
 namespace tw::cli {
 
-// "x=1,3,224,224" of --shape; nullopt after a message.
+// Is this the name of an ONNX file, and not of a task list or a folder?
+inline bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
+
+// "x=1,3,224,224" of --shape, one for an input; nullopt after a message.
 std::optional<std::vector<ModelShape>> parse_shapes(const std::vector<std::string>& texts);
 
 // `shapes`: "x=1,3,224,224" for inputs whose dimensions the file leaves open. nullopt after messages.
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<std::string>& shapes);
+
+// The files of --rewrites.
+class OwnRewrites {
+ public:
+  // Each rewriting is proved by running before it is used. nullopt after messages.
+  static std::optional<OwnRewrites> read(const std::vector<std::string>& paths);
+  std::vector<const graph::RewriteModule*> modules() const;  // in the order of the files; they live as long as this
+
+ private:
+  std::vector<std::unique_ptr<graph::RewriteModule>> modules_;
+};
 
 }  // namespace tw::cli

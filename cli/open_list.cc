@@ -10,13 +10,15 @@
 namespace tw::cli {
 
 std::optional<LoadedList> open_list(const std::string& path, const std::string& rules, const std::string& strategy,
-                                    const std::vector<std::string>& shapes) {
+                                    const std::vector<std::string>& shapes, const std::vector<std::string>& rewrites) {
   std::optional<std::vector<ModelShape>> parsed = parse_shapes(shapes);
   if (!parsed) return std::nullopt;
-  if (!shapes.empty() && !path.ends_with(".onnx"))
+  if (!shapes.empty() && !is_onnx(path))
     return say("--shape is for a model; in a list it is `shapes: {x: [1, 3, 224, 224]}`"), std::nullopt;
+  std::optional<OwnRewrites> own = OwnRewrites::read(rewrites);
+  if (!own) return std::nullopt;
   std::string messages;
-  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed);
+  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, own->modules());
   std::fputs(messages.c_str(), stderr);
   return list;
 }

@@ -207,6 +207,7 @@ class ModelImport {
   }
 
   void outputs() {
+    if (model_.graph().output().empty()) problem("it has no outputs, so there is nothing to compute");
     for (const proto::ValueInfoProto& output : model_.graph().output()) {
       auto found = values_.find(output.name());
       if (found == values_.end())

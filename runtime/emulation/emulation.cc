@@ -240,26 +240,19 @@ std::string emulation_compiler(std::string& error) {
 std::unique_ptr<EmulatedKernels> EmulatedKernels::compile(std::span<const Kernel* const> kernels,
                                                           EmulationReport& report) {
   std::unique_ptr<EmulatedKernels> out(new EmulatedKernels);
-  std::string pattern = (std::filesystem::temp_directory_path() / "tracewright-emulator-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) {
-    report = {.status = EmulationStatus::Unavailable,
-              .message = cat("no folder ", pattern, ": ", std::strerror(errno))};
+  const std::string& folder = out->folder_.path();
+  if (folder.empty()) {
+    report = {.status = EmulationStatus::Unavailable, .message = out->folder_.problem()};
     return nullptr;
   }
-  out->folder_ = pattern;
-  out->library_ = cat(pattern, "/", kLibrary, ".so");
-  report = compile_unit(unit_of(kernels), pattern);
+  out->library_ = cat(folder, "/", kLibrary, ".so");
+  report = compile_unit(unit_of(kernels), folder);
   if (report.status != EmulationStatus::Ok) return nullptr;
   for (const Kernel* kernel : kernels) {
     out->manifests_.push_back(kernel->manifest);
     out->launches_.push_back(check_launches(*kernel));
   }
   return out;
-}
-
-EmulatedKernels::~EmulatedKernels() {
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 EmulationReport EmulatedKernels::run(std::size_t index, NamedArrays& arrays, const EmulationOptions& options,

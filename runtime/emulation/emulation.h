@@ -18,6 +18,7 @@
 
 #include "backends/interpreter.h"
 #include "backends/kernel.h"
+#include "dsl/base/temporary_folder.h"
 #include "runtime/measure/emulation_report.h"
 
 namespace tw {
@@ -29,7 +30,6 @@ class EmulatedKernels {
  public:
   // Symbols of the kernels' manifests must differ. Null with why in `report` (Unavailable, BuildError).
   static std::unique_ptr<EmulatedKernels> compile(std::span<const Kernel* const> kernels, EmulationReport& report);
-  ~EmulatedKernels();
   EmulatedKernels(const EmulatedKernels&) = delete;
   EmulatedKernels& operator=(const EmulatedKernels&) = delete;
 
@@ -40,7 +40,8 @@ class EmulatedKernels {
 
  private:
   EmulatedKernels() = default;
-  std::string folder_, library_;
+  TemporaryFolder folder_{"emulator"};
+  std::string library_;
   std::vector<KernelManifest> manifests_;
   std::vector<EmulationReport> launches_;  // of each kernel: can it be launched at all?
 };

@@ -1,7 +1,7 @@
 #include "runtime/export/model_library.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,20 +12,16 @@
 #include <cstring>
 #include <functional>
 
-#include "backends/kernel_abi.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "runtime/export/loaded_model.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/elements.h"
-#include "runtime/measure/thread_pool.h"
 
 namespace tw {
 namespace {
-
-using Create = int32_t (*)(const char* weights, int workers, void** context);
-using Run = int32_t (*)(void* context, const void* const* inputs, void* const* outputs, tw_parallel_for, void* pool);
 
 constexpr i64 kMostElements = i64{1} << 36;
 
@@ -51,22 +47,6 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
   return tensors;
 }
 
-class Buffers {
- public:
-  explicit Buffers(const std::vector<KernelArgument>& tensors) {
-    for (const KernelArgument& tensor : tensors) {
-      memory_.emplace_back(tensor.bytes);
-      pointers_.push_back(memory_.back().get());
-    }
-  }
-  void* const* get() const { return pointers_.data(); }
-  bool are_there() const { return std::ranges::count(pointers_, nullptr) == 0; }
-
- private:
-  std::vector<AlignedBytes> memory_;
-  std::vector<void*> pointers_;
-};
-
 class Weights {
  public:
   explicit Weights(const std::string& path) {
@@ -89,70 +69,20 @@ class Weights {
   char* data_ = nullptr;
 };
 
-// The shared library of a model in this process, its tensors, and the threads that run it.
-class OpenLibrary {
- public:
-  OpenLibrary(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads)
-      : in(model.inputs),
-        out(model.outputs),
-        pool(threads > 1 ? tw_pool_create(threads, nullptr) : nullptr),
-        model_(model),
-        handle_(dlopen(cat(model.folder, "/lib", model.name, ".so").c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (!handle_) problem_ = dlerror();
-    if (!in.are_there() || !out.are_there()) problem_ = "there is not enough memory";
-    if (!problem_.empty()) return;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      std::memcpy(in.get()[i], inputs[i].bytes.data(), inputs[i].bytes.size());
-  }
-  OpenLibrary(const OpenLibrary&) = delete;
-  ~OpenLibrary() { tw_pool_destroy(pool); }
-
-  const std::string& problem() const { return problem_; }  // "" if it is open
-  // A function by its name behind that of the library; null if there is none.
-  template <class Function>
-  Function find(const std::string& name) const {
-    return reinterpret_cast<Function>(dlsym(handle_, cat(model_.name, "_", name).c_str()));
-  }
-  std::string weights() const { return cat(model_.folder, "/", model_.name, ".weights"); }
-  tw_parallel_for parallel_for() const { return pool ? tw_pool_run : nullptr; }
-
-  Buffers in, out;
-  tw_pool* pool;
-
- private:
-  const ModelLibrary& model_;
-  void* handle_;
-  std::string problem_;
-};
-
-// What `create` returns, as the library's header says.
-const char* why_not_created(int32_t code) {
-  return code == 1   ? "this CPU lacks instructions that the model uses"
-         : code == 2 ? "the file of weights cannot be read or belongs to another model"
-                     : "there is not enough memory";
-}
-
 // In the child: the outputs, then the times, as bytes.
 int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                  std::string& text) {
-  OpenLibrary library(model, inputs, threads);
-  if (!library.problem().empty()) return text = library.problem(), 1;
-  auto create = library.find<Create>("create");
-  auto run = library.find<Run>("run");
-  if (!create || !run) return text = "the shared library lacks the functions of a model", 1;
-  void* context = nullptr;
-  double begin = seconds_now();
-  if (int32_t code = create(library.weights().c_str(), threads, &context)) return text = why_not_created(code), 1;
-  std::vector<double> times{seconds_now() - begin};
-  auto call = [&] { return run(context, library.in.get(), library.out.get(), library.parallel_for(), library.pool); };
-  if (call() != 0) return text = "a kernel failed", 1;
+  LoadedModel loaded(model, inputs, threads);
+  if (!loaded.problem().empty()) return text = loaded.problem(), 1;
+  std::vector<double> times{loaded.create_seconds()};
+  if (!loaded.run()) return text = "a kernel failed", 1;
   for (double end = seconds_now() + seconds; seconds_now() < end;) {
     double start = seconds_now();
-    call();
+    loaded.run();
     times.push_back(seconds_now() - start);
   }
   for (std::size_t i = 0; i < model.outputs.size(); ++i)
-    text.append(static_cast<const char*>(library.out.get()[i]), static_cast<std::size_t>(model.outputs[i].bytes));
+    text.append(static_cast<const char*>(loaded.output(i)), static_cast<std::size_t>(model.outputs[i].bytes));
   text.append(reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double));
   return 0;
 }
@@ -166,8 +96,8 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
   if (!weights.data()) return text = "the file of weights cannot be read", 1;
   if (!memory.get() || !scratch.get()) return text = "there is not enough memory", 1;
   auto pointer = [&](const ModelPlace& place) -> void* {
-    if (place.where == ModelPlace::Where::Input) return library.in.get()[place.at];
-    if (place.where == ModelPlace::Where::Output) return library.out.get()[place.at];
+    if (place.where == ModelPlace::Where::Input) return library.in().get()[place.at];
+    if (place.where == ModelPlace::Where::Output) return library.out().get()[place.at];
     return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory.get()) : weights.data()) + place.at;
   };
   std::vector<double> times(model.steps.size(), INFINITY);
@@ -180,7 +110,7 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
       std::vector<void*> buffers;
       for (const ModelPlace& place : step.buffers) buffers.push_back(pointer(place));
       double begin = seconds_now();
-      if (run(buffers.data(), scratch.get(), library.parallel_for(), library.pool) != 0)
+      if (run(buffers.data(), scratch.get(), library.parallel_for(), library.pool()) != 0)
         return text = "a kernel failed", 1;
       times[i] = std::min(times[i], seconds_now() - begin);
     }
@@ -240,7 +170,10 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
 
 // What a child puts into its text; nothing, and why in `error`.
 std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
-  ForkedAnswer answer = run_forked(work);
+  ForkedAnswer answer = run_forked([&](std::string& text) {
+    for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);  // the caller may catch them, and waits
+    return work(text);
+  });
   if (!answer.not_started.empty()) return error = answer.not_started, std::nullopt;
   if (answer.signal != 0) return error = cat("the model was ended by signal ", answer.signal), std::nullopt;
   if (answer.exit_code != 0) return error = answer.text, std::nullopt;

@@ -255,9 +255,11 @@ Target with_whole_path(Target target, const std::string& path) {
   return target;
 }
 
+using Rewrites = std::vector<const graph::RewriteModule*>;
+
 // The tasks of a model, which take the place of its entry. False after errors.
 bool add_model(const TaskEntry& entry, const Target& target, const std::string& path, std::vector<TaskEntry>& entries,
-               LoadedList& out, Diagnostics& diagnostics) {
+               LoadedList& out, const Rewrites& rewrites, Diagnostics& diagnostics) {
   graph::ImportOptions options;
   std::vector<std::string> inputs = graph::onnx_inputs(path);
   for (const ModelShape& shape : entry.shapes) {
@@ -272,7 +274,8 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     for (const std::string& line : problems->lines) diagnostics.error(entry.model.span, line);
     return false;
   }
-  for (TuneTask& task : model_tasks(graph::simplified(std::get<graph::Graph>(imported)), target).tasks) {
+  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites);
+  for (TuneTask& task : model_tasks(graph, target).tasks) {
     TaskEntry own = entry;
     if (entry.timing.given) task.timing = entry.timing.value;
     task.name = own.name.value = cat(entry.name.value, "_", task.name);
@@ -284,13 +287,13 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
 }
 
 // Makes the programs of all entries. Where there is none, an entry is left without a task.
-void add_tasks(LoadedList& out, TaskMaker& maker, Diagnostics& diagnostics) {
+void add_tasks(LoadedList& out, TaskMaker& maker, const Rewrites& rewrites, Diagnostics& diagnostics) {
   std::vector<TaskEntry> entries;
   for (const TaskEntry& entry : out.list.tasks) {
     Target target = entry.target.given ? entry.target.value : out.list.target.value;
     if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
     if (entry.model.given) {
-      if (!add_model(entry, target, maker.resolve(entry.model.value), entries, out, diagnostics))
+      if (!add_model(entry, target, maker.resolve(entry.model.value), entries, out, rewrites, diagnostics))
         entries.push_back(entry);
       continue;
     }
@@ -317,7 +320,8 @@ std::string list_of_model(const std::string& path, const std::vector<ModelShape>
 }  // namespace
 
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules,
-                                    const std::string& strategy, const std::vector<ModelShape>& shapes) {
+                                    const std::string& strategy, const std::vector<ModelShape>& shapes,
+                                    const Rewrites& rewrites) {
   std::string error;
   std::optional<std::string> text = path.ends_with(".onnx") ? list_of_model(path, shapes) : read_text_file(path, error);
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
@@ -331,7 +335,7 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
     out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
   TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
-  add_tasks(out, maker, diagnostics);
+  add_tasks(out, maker, rewrites, diagnostics);
   add_modules(out, maker, diagnostics);
   check_rule_set(out.list, rules, out.library, maker, diagnostics);
   if (Located<std::string>& transfer = out.list.search.transfer;

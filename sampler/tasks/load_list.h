@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/rewrites.h"
 #include "rules/lang/library.h"
 #include "runtime/lists/task_list.h"
 #include "sampler/search/tune.h"
@@ -21,9 +22,10 @@ struct LoadedList {
 // nullopt after errors. An ONNX file stands for the list of its one model. `messages`: errors and warnings of all files
 // that belong to the list, with their places. Paths of workloads and modules are relative to the folder of the list.
 // `rules` replaces the list's rule set, if not empty, and `strategy` all of its `search`. What the list leaves out of
-// `search` is filled in.
+// `search` is filled in. `rewrites` are tried on its models before those that are built in.
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "",
-                                    const std::string& strategy = "", const std::vector<ModelShape>& shapes = {});
+                                    const std::string& strategy = "", const std::vector<ModelShape>& shapes = {},
+                                    const std::vector<const graph::RewriteModule*>& rewrites = {});
 
 // Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with
 // the places in the list; "" if they can.

@@ -166,12 +166,26 @@ TEST_F(CompileCommand, ShapesOfOpenInputs) {
   for (const char* shape : {"x=0,3", "x=-1,3", "x=a,3", "x=4,3,", "=4,3", "x=4;3", "x=99999999999999999999,3"})
     expect_refused(with("open.onnx", shape), 2, "expected NAME=EXTENT");
   expect_refused(with("open.onnx", "x=999999999999,999999999999"), 2, "more than 2^45 elements");
+  for (const char* second : {"x=4,3", "x=5,3"}) {
+    std::vector<std::string> twice = with("open.onnx", "x=4,3");
+    twice.insert(twice.end(), {"--shape", second});
+    expect_refused(twice, 2, "--shape: the input `x` has two shapes; say one");
+    expect_refused({"tune", "open.onnx", "--shape", "x=4,3", "--shape", second}, 2, "`x` has two shapes");
+  }
   EXPECT_FALSE(fs::exists(at("o")));
   for (const char* file : {"open.onnx", "none.onnx"}) {
     Finished made = run(with(file, "x=4,3"));
     EXPECT_EQ(made.code, 0) << made.err;
     EXPECT_NE(test::read_file(at("o/manifest.json")).find("[4,3]"), std::string::npos);
   }
+}
+
+TEST_F(CompileCommand, AModelWithoutOutputsIsRefused) {
+  using namespace graph::test;
+  test::write_file(at("none.onnx"), model(part(1, node("Relu", {"x"}, {"y"})) + part(2, "g") +
+                                          part(11, value_info("x", DType::F32, {2, 3}))));
+  expect_refused({"compile", "none.onnx", "--output", "o"}, 2, "it has no outputs");
+  EXPECT_FALSE(fs::exists(at("o")));
 }
 
 // All that is wrong is said at once, with the names of the nodes.
@@ -215,13 +229,70 @@ TEST_F(CompileCommand, WithoutACompilerNothingIsChecked) {
   EXPECT_TRUE(fs::exists(at("out/model.weights")) && !fs::exists(at("out/libmodel.so")));
 }
 
-// Files and functions that every library comes with begin with tw_.
-TEST_F(CompileCommand, NamesOfItsOwnFilesAreNotTaken) {
-  for (const char* name : {"tw_kernel_abi", "tw_pool"}) {
+// Files and functions that every library comes with begin with tw_; the others are C's own.
+TEST_F(CompileCommand, NamesOfOtherFilesAndFunctionsAreNotTaken) {
+  for (const char* name : {"tw_kernel_abi", "tw_pool", "string", "pthread", "m"}) {
     Finished made = compile("pytorch-converted/test_Linear", {"--name", name, "--check", "--json"});
     ASSERT_EQ(made.code, 0) << made.err;
     EXPECT_EQ(boost::json::parse(made.out).at("library").as_string(), cat("k", name));
   }
+}
+
+// An ONNX file is compiled first, into a folder that is gone afterwards.
+TEST_F(CompileCommand, RunTakesAnOnnxFile) {
+  using namespace graph::test;
+  test::write_file(at("open.onnx"), with_shape(part(2, part(1, part(2, "batch")) + part(1, number(1, 3)))));
+  HostArray x = HostArray::zeros(DType::F32, {2, 3});
+  for (i64 i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i) - 2.5);
+  test::write_file(at("x.npy"), *npy_bytes(x));
+  fs::create_directory(at("tmp"));
+  auto run_it = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"run", "open.onnx", "--shape", "x=2,3", "--input", "x=x.npy", "--output", "y.npy"};
+    words.insert(words.end(), more.begin(), more.end());
+    Finished found = test::tracewright(words, {.folder = folder.path(), .environment = {"TMPDIR=" + at("tmp")}});
+    EXPECT_TRUE(fs::is_empty(at("tmp")));
+    return found;
+  };
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--threads", "2", "--seconds", "0.01"}}) {
+    Finished ran = run_it(more);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_TRUE(ran.out.starts_with("y: f32[2, 3]\n")) << ran.out;
+    std::string error;
+    std::optional<HostArray> y = read_npy(at("y.npy"), error);
+    ASSERT_TRUE(y) << error;
+    for (i64 i = 0; i < y->elements(); ++i) EXPECT_EQ(y->get(i), std::max(0.0, x.get(i)));
+    fs::remove(at("y.npy"));
+  }
+  EXPECT_EQ(run_it({"--profile"}).code, 0);
+  // What is wrong is said before anything is compiled.
+  EXPECT_EQ(run_it({"--output", "zzz=z.npy"}).code, 2);
+  expect_refused({"run", "open.onnx"}, 2, "input `x` has an open dimension `batch`");
+  expect_refused({"run", "open.onnx", "--shape", "x=4,3", "--input", "x.npy"}, 2, "x.npy holds f32[2, 3]");
+  expect_refused({"run", "open.onnx", "--shape", "x=4,3", "--output", "none/y.npy"}, 3, "cannot write none/y.npy");
+  expect_refused({"run", "none.onnx"}, 2, "`none.onnx` cannot be read");
+  Finished bare = test::tracewright({"run", "open.onnx", "--shape", "x=4,3"},
+                                    {.folder = folder.path(), .environment = {"PATH=/nonexistent"}});
+  EXPECT_EQ(bare.code, 3);
+  EXPECT_NE(bare.err.find("no C compiler (cc) was found"), std::string::npos) << bare.err;
+  ASSERT_EQ(run({"compile", "open.onnx", "--shape", "x=2,3", "--threads", "1", "--output", "out"}).code, 0);
+  expect_refused({"run", "out", "--shape", "x=2,3"}, 2, "--shape, --rewrites and --database are for an ONNX file");
+}
+
+// Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.
+TEST_F(CompileCommand, TuneTakesRewritings) {
+  std::string path = onnx_case("node/test_relu");
+  test::write_file(at("r.tw"), "rewrite r(x: value) { relu(x) -> maximum(x, 0) }");
+  test::write_file(at("bad.tw"), "rewrite r(x: value) { relu(x) -> maximum(x, 1) }");
+  auto names = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"tune", path, "--dry-run", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    Finished found = run(words);
+    EXPECT_EQ(found.code, 0) << found.err;
+    return found.out;
+  };
+  EXPECT_NE(names({}), names({"--rewrites", "r.tw"}));
+  expect_refused({"tune", path, "--rewrites", "bad.tw"}, 2, "`r` is not proved");
+  expect_refused({"tune", path, "--rewrites", "none.tw"}, 2, "none.tw");
 }
 
 TEST_F(CompileCommand, BadInputOfRunIsRefused) {

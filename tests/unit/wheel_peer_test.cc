@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "dsl/base/text.h"
 #include "runtime/peers/peer.h"
+#include "support/environment.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -15,23 +15,7 @@ namespace tw {
 namespace {
 
 using Floats = std::vector<float>;
-
-// Sets a variable of the environment, which peers inherit, for as long as this lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old, was_set_ = true;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { was_set_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::string old_;
-  bool was_set_ = false;
-};
+using test::Variable;
 
 class WheelPeer : public testing::Test {
  protected:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 from blas import mkl, openblas
 from library import BadRequest, Missing, Unsupported, fastest, map_file, sample
+from models import MODEL_LIBRARIES, ModelSession
 from onednn import OneDnn
 from operators import understand
 from pytorch import Torch
@@ -28,33 +29,38 @@ def read_problem(text):
         asked = json.loads(text)
         if any(type(value) is not int for value in asked["args"].values()):
             raise BadRequest("an argument is not an integer")
-        inputs = [map_file(entry["file"], entry["elements"]) for entry in asked.get("inputs", [])]
+        inputs = [map_file(entry["file"], 4 * entry["elements"]) for entry in asked.get("inputs", [])]
         return SimpleNamespace(op=asked["op"], args=asked["args"], epilogue=asked.get("epilogue", []), inputs=inputs)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadRequest("the problem is not an object with op, args, epilogue and inputs") from None
 
 
+def answer(session, request, argument):
+    try:
+        handler = session.requests().get(request)
+        if handler is None:
+            raise BadRequest(f"unknown request {request}")
+        return f"ok {handler(argument)}"
+    except Unsupported as why:
+        return f"unsupported {why}"
+    except BadRequest as why:
+        return f"error {why}"
+    except Exception as wrong:  # of a library: a sentence for the user, not a stack
+        return f"error {type(wrong).__name__}: {wrong}"
+
+
 class Session:
+    """One operator."""
+
     def __init__(self, library):
         self.library, self.chosen, self.problem, self.shape = library, None, None, None
 
-    def answer(self, request, argument):
-        try:
-            if request == "prepare":
-                return self.prepare(argument)
-            if self.chosen is None:
-                raise BadRequest("nothing is prepared")
-            if request == "sample":
-                return self.sample(argument)
-            if request == "output":
-                return self.output(argument)
-            raise BadRequest(f"unknown request {request}")
-        except Unsupported as why:
-            return f"unsupported {why}"
-        except BadRequest as why:
-            return f"error {why}"
-        except Exception as wrong:  # of a library: a sentence for the user, not a stack
-            return f"error {type(wrong).__name__}: {wrong}"
+    def requests(self):
+        return {"prepare": self.prepare, "sample": self.sample, "output": self.output}
+
+    def needs_problem(self):
+        if self.chosen is None:
+            raise BadRequest("nothing is prepared")
 
     def prepare(self, text):
         self.chosen = None
@@ -63,17 +69,19 @@ class Session:
         chosen = fastest(self.library.prepare(self.problem, self.shape))
         chosen.run()
         self.chosen = chosen
-        return f"ok {self.shape.flops!r} {self.shape.elements} {chosen.name}"
+        return f"{self.shape.flops!r} {self.shape.elements} {chosen.name}"
 
     def sample(self, argument):
+        self.needs_problem()
         if not argument.isdigit() or int(argument) < 1:
             raise BadRequest("sample needs a positive number of calls")
-        return f"ok {sample(self.chosen.run, int(argument))}"
+        return sample(self.chosen.run, int(argument))
 
     def output(self, name):
+        self.needs_problem()
         with open(name, "r+b") as file:
             file.write(self.chosen.output())
-        return "ok"
+        return ""
 
 
 def set_environment(threads, vector_bits):
@@ -90,7 +98,7 @@ def set_environment(threads, vector_bits):
 
 
 def options_of(words):
-    if len(words) % 2 == 0 or words[0] not in LIBRARIES:
+    if len(words) % 2 == 0 or words[0] not in {**LIBRARIES, **MODEL_LIBRARIES}:
         return None
     options = {"--threads": "1", "--vector-bits": "0", "--cpus": ""}
     options.update(zip(words[1::2], words[2::2]))
@@ -112,27 +120,28 @@ def serve(name, threads, vector_bits, cpus):
     def say(text):
         print(" ".join(text.split()), file=answers, flush=True)
 
+    kind, session_of = (LIBRARIES, Session) if name in LIBRARIES else (MODEL_LIBRARIES, ModelSession)
     try:
-        library = LIBRARIES[name](threads)
+        library = kind[name](threads)
+        session = session_of(library)
     except Missing as why:
         say(f"missing {why}")
         return
     say(f"ready {library.version}")
-    session = Session(library)
     gc.freeze()
     gc.disable()
     for line in sys.stdin:
         if line.strip() == "quit":
             break
         request, _, argument = line.strip().partition(" ")
-        say(session.answer(request, argument))
+        say(answer(session, request, argument))
         gc.collect()
 
 
 def main():
     options = options_of(sys.argv[1:]) if len(sys.argv) > 1 else None
     if options is None:
-        sys.exit(f"usage: {sys.argv[0]} {'|'.join(LIBRARIES)} [--threads N] [--vector-bits 256] [--cpus 0,1,...]")
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join([*LIBRARIES, *MODEL_LIBRARIES])} [--threads N] [--vector-bits 256] [--cpus 0,1,...]")
     try:
         serve(*options)
     except Exception as wrong:  # a sentence for the user, not a stack

@@ -1,5 +1,6 @@
-"""What all wheels need: refusals, arrays, ways to do a problem, their times, the shared library of a wheel."""
+"""What all wheels need: refusals, arrays, ways to do a problem, their times, the shared library or module of a wheel."""
 import ctypes
+import importlib
 import mmap
 import os
 import sys
@@ -25,10 +26,10 @@ class BadRequest(Exception):
 # Arrays are maps: on a page boundary, and seen without copies by ctypes, NumPy and PyTorch.
 
 
-def map_file(name, elements):
+def map_file(name, size):
     try:
         with open(name, "rb") as file:
-            return mmap.mmap(file.fileno(), elements * 4, access=mmap.ACCESS_COPY)
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
     except (OSError, ValueError):
         raise BadRequest(f"cannot map {name}") from None
 
@@ -79,6 +80,16 @@ def in_turn(calls):
 
 def advice(wheel):
     return f"install it (pip install {wheel}), or name the Python that has it in TRACEWRIGHT_PYTHON"
+
+
+def module(name):
+    """The module of this name, of the wheel that is called so, too."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        raise Missing(f"{sys.executable} has no module {missing.name}; {advice(missing.name)}") from None
+    except Exception as wrong:  # a broken installation fails in ways of its own
+        raise Missing(f"cannot import {name}: {wrong}") from None
 
 
 def load(wheels, start):

@@ -1,21 +1,15 @@
 """PyTorch 2: as torch_peer.cc. Plain calls, no torch.compile, which would need a compiler; the result goes to a tensor
 made before where a function has `out`."""
 import ctypes
-import importlib
 import sys
 from functools import partial
 
-from library import Missing, Unsupported, advice, next_operand, way
+from library import Missing, Unsupported, advice, module, next_operand, way
 
 
 class Torch:
     def __init__(self, threads):
-        try:
-            self.torch = importlib.import_module("torch")
-        except ModuleNotFoundError as missing:
-            raise Missing(f"{sys.executable} has no module {missing.name}; {advice('torch')}") from None
-        except Exception as wrong:  # a broken installation fails in ways of its own
-            raise Missing(f"cannot import torch: {wrong}") from None
+        self.torch = module("torch")
         number = str(self.torch.__version__)
         if int(number.split(".")[0]) < 2:
             raise Missing(f"PyTorch {number} of {sys.executable} is older than 2.0; {advice('torch')}")

@@ -1,0 +1,38 @@
+// From an ONNX file to a folder with its library: what `compile` does, and what `run` and `bench` begin with where they
+// are given a model.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "runtime/export/export.h"
+#include "sampler/tasks/model_tasks.h"
+
+namespace tw::cli {
+
+struct CompileChoices {
+  std::string file;      // the model
+  std::string name;      // of the library; "" = that of the file
+  std::string database;  // of tuned kernels; "" = none
+  std::vector<std::string> shapes, rewrites;
+  int threads = 1;  // that one inference uses
+  u64 seed = 0;     // of the search
+};
+
+struct OpenedModel {
+  graph::Graph imported, graph;  // as the file has it; simplified
+  Target target;
+  ModelTasks tasks;  // of `graph`
+};
+// nullopt after messages: the exit code is Usage.
+std::optional<OpenedModel> open_to_compile(const CompileChoices& choices);
+
+struct CompiledFolder {
+  ExportPlan plan;
+  bool has_library = false;  // false, after a message, where there is no C compiler
+};
+// Compiles and writes. Ctrl-C is caught from here on. Ok, or another exit code after a message.
+int compile_to(const OpenedModel& model, const CompileChoices& choices, const std::string& folder, CompiledFolder& out);
+
+}  // namespace tw::cli
