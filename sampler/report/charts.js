@@ -175,7 +175,7 @@ function curveChart(task) {
     out.append(svg('path', {class: 'dots', d: task.dots.map(dot => `M${x(dot[0]).toFixed(1)} ${y(dot[1]).toFixed(1)}h0`).join('')}));
     const steps = task.curve.map(([trial, us], i) => (i ? 'H' : 'M') + x(trial).toFixed(1) + (i ? 'V' : ' ') + y(us).toFixed(1));
     out.append(svg('path', {class: 'curve', d: steps.join('') + 'H' + box.right}));
-    if (task.first_us !== null) out.append(diamond(x(1), y(task.first_us), 6, 'first'));
+    if (task.zero_trial_us !== null) out.append(diamond(x(1), y(task.zero_trial_us), task.best_trial === 1 ? 10 : 6, 'first'));
     out.append(svg('circle', {class: 'best', cx: x(task.best_trial), cy: y(task.best_us), r: 5.5}));
     const points = task.dots.map(([trial, us, record]) => (
       {x: x(trial), y: y(us), text: `trial ${trial}: ${time(us)} (record ${record})`}));
@@ -183,19 +183,27 @@ function curveChart(task) {
   });
 }
 
+// The shapes of a chart again, for its legend.
+function sample(...shapes) {
+  return svg('svg', {viewBox: '0 0 24 14', 'aria-hidden': 'true'}, ...shapes);
+}
+function sampleLine(name) {
+  return sample(svg('line', {class: name, x1: 1, x2: 23, y1: 7, y2: 7}));
+}
+function entry(shape, text) {
+  return el('li', {}, shape, text);
+}
+
 function curveLegend(task) {
-  const sample = (...shapes) => svg('svg', {viewBox: '0 0 24 14', 'aria-hidden': 'true'}, ...shapes);
-  const line = name => sample(svg('line', {class: name, x1: 1, x2: 23, y1: 7, y2: 7}));
-  const entry = (shape, text) => el('li', {}, shape, text);
   return el('ul', {class: 'legend'},
-    entry(line('curve'), 'best so far'),
+    entry(sampleLine('curve'), 'best so far'),
     entry(sample(svg('path', {class: 'dots', d: 'M12 7h0'})),
           task.dots.length < task.timed ? `a trial (${number(task.dots.length)} of ${number(task.timed)} are drawn)` : 'a trial'),
     task.dots.some(dot => dot[1] > kSlowest * task.best_us * 1.07) ? entry('', `at the upper edge: slower than ${time(kSlowest * task.best_us * 1.07)}`) : null,
-    task.first_us !== null ? entry(sample(diamond(12, 7, 5, 'first')), `first kernel, before any trial: ${time(task.first_us)}`) : null,
+    task.zero_trial_us !== null ? entry(sample(diamond(12, 7, 5, 'first')), `zero-trial kernel: ${time(task.zero_trial_us)}`) : null,
     entry(sample(svg('circle', {class: 'best', cx: 12, cy: 7, r: 5})), `best: ${time(task.best_us)}`),
-    task.bound_us !== null ? entry(line('bound'), `roof: ${time(task.bound_us)}`) : null,
-    task.untuned_us !== null ? entry(line('untuned'), `untuned: ${time(task.untuned_us)}`) : null);
+    task.bound_us !== null ? entry(sampleLine('bound'), `roof: ${time(task.bound_us)}`) : null,
+    task.untuned_us !== null ? entry(sampleLine('untuned'), `untuned: ${time(task.untuned_us)}`) : null);
 }
 
 // A label at (x, y) that keeps inside of the picture and away from others; `taken` remembers what was placed.
@@ -256,13 +264,11 @@ function roofChart(roof, points) {
 }
 
 function roofLegend(roof, points) {
-  const sample = (...shapes) => svg('svg', {viewBox: '0 0 24 14', 'aria-hidden': 'true'}, ...shapes);
-  const line = name => sample(svg('line', {class: name, x1: 1, x2: 23, y1: 7, y2: 7}));
   return el('ul', {class: 'legend'},
-    points.some(point => !point.isStep) ? el('li', {}, sample(svg('circle', {class: 'kernel', cx: 12, cy: 7, r: 4.5})), 'best kernel of a task') : null,
-    points.some(point => point.isStep) ? el('li', {}, sample(svg('rect', {class: 'kernel step', x: 8, y: 3, width: 8, height: 8})), 'kernel of a model') : null,
-    roof.gflops !== null ? el('li', {}, line('roof'), 'arithmetic') : null,
-    roof.levels.map((level, i) => el('li', {}, line(`slope s${i % 4}`),
+    points.some(point => !point.isStep) ? entry(sample(svg('circle', {class: 'kernel', cx: 12, cy: 7, r: 4.5})), 'best kernel of a task') : null,
+    points.some(point => point.isStep) ? entry(sample(svg('rect', {class: 'kernel step', x: 8, y: 3, width: 8, height: 8})), 'kernel of a model') : null,
+    roof.gflops !== null ? entry(sampleLine('roof'), 'arithmetic') : null,
+    roof.levels.map((level, i) => entry(sampleLine(`slope s${i % 4}`),
       `${i === 0 ? 'smaller data' : level.name === 'memory' ? 'memory' : 'from ' + level.name}: ${number(level.gb_per_second)} GB/s`)));
 }
 

@@ -57,6 +57,7 @@ DecisionTable::DecisionTable(const std::string& best) {
 }
 
 void DecisionTable::add_columns(const Trace& trace, const Instruction& instruction, std::size_t sample) {
+  if (instruction.results == 0) return;
   Column column{std::string(trace.name_of_value(instruction.first_result)), instruction.kind->name, sample, -1, {}};
   if (instruction.kind->meaning.draws == Meaning::Draws::OneOf) {
     for (const Arg& candidate : instruction.arguments[0].items) column.candidates.push_back(candidate.integer);

@@ -42,7 +42,7 @@ struct TaskReport {
   Work work;
   RoofBound bound;
   i64 trials = 0, failed = 0;
-  ReportTrial best, first;        // first: the trial that came first, if it has a schedule and worked
+  ReportTrial best, first;        // first: the zero-trial kernel: trial 1, if it has a schedule and worked
   double best_cold = 0;           // Record::cold of the best
   double untuned = 0;             // of the program as it was written
   i64 timed = 0;                  // trials with a time, beside that of the untuned program

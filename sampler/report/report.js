@@ -116,15 +116,20 @@ function modelCard(model) {
 
 // ---- rooflines
 
+function pointText(name, kernel) {
+  return `${name}: ${number(kernel.gflops)} GFLOP/s, ${number(kernel.flops / kernel.bytes)} operations for each byte, ` +
+    `${percent(kernel.share_of_roof)} of the roof`;
+}
+
 function pointsOf(roof) {
-  const points = [], seen = new Set();
+  const points = [];
   data.tasks.filter(task => task.roof === roof && task.gflops !== null && task.bytes > 0).forEach(task => points.push({
     name: task.name, intensity: task.flops / task.bytes, gflops: task.gflops,
-    text: `${task.name}: ${number(task.gflops)} GFLOP/s, ${number(task.flops / task.bytes)} operations for each byte, ${percent(task.share_of_roof)} of the roof`}));
+    text: pointText(task.name, task)}));
   data.models.filter(model => model.roof === roof).forEach(model => kernelsOf(model).forEach(kernel => {
     if (kernel.gflops === null || !(kernel.bytes > 0) || !(kernel.flops > 0)) return;
     points.push({name: kernel.kernel, isStep: true, intensity: kernel.flops / kernel.bytes, gflops: kernel.gflops,
-      text: `${kernel.kernel} of ${model.name}: ${number(kernel.gflops)} GFLOP/s, ${number(kernel.flops / kernel.bytes)} operations for each byte, ${percent(kernel.share_of_roof)} of the roof`});
+      text: pointText(`${kernel.kernel} of ${model.name}`, kernel)});
   }));
   return points.filter(point => point.gflops > 0 && point.intensity > 0);
 }
@@ -149,13 +154,13 @@ function taskTable() {
     ['best', 'number', task => time(task.best_us)],
     ['GFLOP/s', 'number', task => number(task.gflops)],
     ['of the roof', 'number', task => share(task.share_of_roof)],
-    ['first kernel', 'number', task => time(task.first_us)],
-    ['gain of tuning', 'number', task => gain(task.first_us, task.best_us)],
+    ['zero-trial kernel', 'number', task => time(task.zero_trial_us)],
+    ['gain of tuning', 'number', task => gain(task.zero_trial_us, task.best_us)],
     ['trials', 'number', task => number(task.trials)],
     ['failed', 'number', task => number(task.failed)],
     ...(machines.size > 1 ? [['target', '', task => el('span', {class: 'code'}, task.target)], ['machine', 'long', task => task.machine]] : []),
     ...(rooms.size > 1 ? [['database', '', task => task.database]] : []),
-  ], data.tasks, 'Tasks; the first kernel is the one that was chosen before anything was measured'));
+  ], data.tasks, 'Tasks and their best kernels'));
 }
 
 function valuesText(effect) {
@@ -199,7 +204,7 @@ function taskCard(task, index) {
       ['best', time(task.best_us), task.best_cold_us !== null ? `cold ${time(task.best_cold_us)}` : ''],
       ['GFLOP/s', number(task.gflops), task.flops === null ? 'the workload cannot be read' : `${number(task.flops / 1e6)} million operations`],
       ['of the roof', percent(task.share_of_roof), worked ? boundText(task) : ''],
-      ['against the first kernel', gain(task.first_us, task.best_us), `first ${time(task.first_us)}`],
+      ['against the zero-trial kernel', gain(task.zero_trial_us, task.best_us), `zero-trial ${time(task.zero_trial_us)}`],
       task.untuned_us !== null && ['against the untuned program', gain(task.untuned_us, task.best_us), `untuned ${time(task.untuned_us)}`],
       ['trials', number(task.trials), task.failed > 0 ? `${number(task.failed)} failed` : 'none failed'],
     ]),
@@ -231,6 +236,7 @@ function notes() {
       'Times are of one call. Those of tasks are what tuning measured, with data where the call before left them.',
       data.models.length > 0 ? 'Steps of a model were timed by themselves for this report: the shortest of repeated runs of all steps in turn.' : '',
       'The roof is the least time that the machine needs for the arithmetic, or for moving each byte of inputs and outputs once, whichever is longer. Data move at the bandwidth that was measured for data of their size. It bounds no kernel exactly: operations on padding count, and a busy machine is measured slower than it is, so more than 100 % is possible.',
+      data.tasks.length > 0 ? 'The zero-trial kernel is the first trial: what the draft model chooses before anything is measured, or what a strategy without that model draws first.' : '',
       'GFLOP/s count every addition, multiplication, comparison and function as one operation.',
       thinned ? 'Of tasks with many trials, evenly chosen trials are drawn as dots. Curves, counts and decisions are of all trials.' : '',
       data.damaged > 0 ? `${data.damaged} damaged rows of the databases were left out.` : '',

@@ -75,7 +75,7 @@ object to_json(const TaskReport& task, const Report& report) {
   out["best_cold_us"] = microseconds(task.best_cold);
   out["best_trial"] = task.best.trial;
   out["best_record"] = task.best.record;
-  out["first_us"] = microseconds(task.first.seconds);
+  out["zero_trial_us"] = microseconds(task.first.seconds);
   out["untuned_us"] = microseconds(task.untuned);
   add_work(out, task.has_work, task.work, task.bound, report.roofs[static_cast<std::size_t>(task.roof)],
            task.best.seconds);

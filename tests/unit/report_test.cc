@@ -63,7 +63,7 @@ TEST_F(ReportOfDatabases, CountsWhatTheRecordsSay) {
                 {"crash", 0, small_schedule(8, 1), "signal 11\nat the second call"},
                 {Record::same_code, 0, small_schedule(4, 2), "record 1"},
                 {"noisy", 40, small_schedule(16, 1)},
-                {"ok", 45, small_schedule(16, 0)},
+                {"ok", 41, small_schedule(16, 0)},
                 {"wrong result", 0, small_schedule(2, 1), "element 7"},
                 {"crash", 0, small_schedule(8, 2), "another signal"},
                 {"ok", 30, small_schedule(32, 2)}});
