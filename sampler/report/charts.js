@@ -238,10 +238,12 @@ function roofChart(roof, points) {
                svg('text', {x: box.right, y: height - 4, 'text-anchor': 'end'}, 'operations for each byte'));
     const taken = [];
     const top = Math.max(...peaks, 0) || yHigh;
+    const fastest = Math.max(...roof.levels.map(level => level.gb_per_second), 1e-9);
     for (const peak of peaks) {
-      out.append(svg('line', {class: 'roof', x1: x(Math.max(xLow, peak / Math.max(...roof.levels.map(level => level.gb_per_second), 1e-9))), x2: box.right, y1: y(peak), y2: y(peak)}),
-                 svg('text', {class: 'strong', x: box.right, y: y(peak) - 6, 'text-anchor': 'end'}, `${number(peak)} GFLOP/s`));
-      taken.push([box.right - 90, y(peak) - 18, box.right, y(peak)], [box.left, y(peak) - 1, box.right, y(peak) + 1]);
+      const left = x(Math.max(xLow, peak / fastest));
+      out.append(svg('line', {class: 'roof', x1: left, x2: box.right, y1: y(peak), y2: y(peak)}),
+                 svg('text', {class: 'strong', x: left + 2, y: y(peak) - 6}, `${number(peak)} GFLOP/s`));
+      taken.push([left, y(peak) - 18, left + 90, y(peak)], [box.left, y(peak) - 1, box.right, y(peak) + 1]);
     }
     roof.levels.forEach((level, i) => {
       const from = Math.max(xLow, yLow / level.gb_per_second), to = Math.min(xHigh, top / level.gb_per_second);
