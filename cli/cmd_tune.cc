@@ -25,6 +25,7 @@
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
+#include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
@@ -254,6 +255,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     std::optional<MachineRates> rates = checked(machine_rates(*database, /*may_measure=*/!tuning.replay_measurements));
     if (!rates) return Environment;
     tuning.rates = *rates;
+    if (!tuning.replay_measurements && !checked(keep_roofs(*database, *rates))) return Environment;
   }
   Progress progress(tuning.seconds, tuning.total_trials);
   TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);

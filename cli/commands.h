@@ -20,6 +20,7 @@ enum ExitCode : int {
 int run_tune(int count, char** words);
 int run_replay(int count, char** words);
 int run_show(int count, char** words);
+int run_report(int count, char** words);
 int run_export(int count, char** words);
 int run_compile(int count, char** words);
 int run_run(int count, char** words);

@@ -29,6 +29,7 @@ constexpr Command commands[] = {
     {"tune", "search fast kernels for the tasks of a YAML list", run_tune},
     {"replay", "rebuild a kernel from a trace file or a record; check, run or print it", run_replay},
     {"show", "what a database holds: tasks, best kernels, history, traces", run_show},
+    {"report", "one HTML page: tuning curves, roofline, failures, timelines of models", run_report},
     {"export", "write the best kernels as a C library with header, manifest and traces", run_export},
     {"compile", "make one C library of an ONNX model: kernels, weights, memory plan; check it", run_compile},
     {"run", "run an ONNX model, or what `compile` has made of it, on data in .npy files", run_run},

@@ -111,7 +111,7 @@ TEST_F(Cli, UnknownWordsGetASuggestion) {
 }
 
 TEST_F(Cli, EveryCommandDescribesItself) {
-  for (const char* command : {"tune", "replay", "show", "export", "bench", "space", "doctor", "db"}) {
+  for (const char* command : {"tune", "replay", "show", "report", "export", "bench", "space", "doctor", "db"}) {
     Finished finished = tracewright({command, "--help"});
     EXPECT_EQ(finished.code, 0) << command;
     EXPECT_NE(finished.out.find("exit codes: 0 ok"), std::string::npos) << command;

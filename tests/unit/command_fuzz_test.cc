@@ -403,7 +403,8 @@ Case database_case(Rng& rng, const std::string& folder) {
   const std::vector<std::vector<std::string>> commands = {
       {"show", "d.db"},       {"show", "d.db", "--best", "t"},
       {"explain", "d.db"},    {"replay", "--record", "1", "--database", "d.db"},
-      {"db", "best", "d.db"}, {"db", "export", "d.db"}};
+      {"db", "best", "d.db"}, {"db", "export", "d.db"},
+      {"report", "d.db"}};
   return {commands[static_cast<std::size_t>(rng.below(static_cast<i64>(commands.size())))], {}};
 }
 

@@ -96,6 +96,8 @@ const std::vector<Row> kTable = {
     {"sampler/tasks", kSearch + std::vector<std::string>{"graph", "sampler/search"}},
     // From graphs to libraries.
     {"sampler/models", kSearch + std::vector<std::string>{"graph", "sampler/search", "sampler/tasks"}},
+    // What a person is shown of databases and models.
+    {"sampler/report", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks"}},
     {"cli", kAll},
     {"bench", kSearch + std::vector<std::string>{"sampler/search", "sampler/tasks", "tests/support"}},
     {"bench/peers", {"runtime/measure/fma_probe.h"}},

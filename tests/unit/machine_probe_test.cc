@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/target.h"
+#include "runtime/measure/machine_roofs.h"
 #include "support/support.h"
 
 namespace tw {
@@ -68,6 +71,49 @@ TEST(MachineProbe, AMachineIsMeasuredOnce) {
   auto again = machine_rates(*database, /*may_measure=*/true);
   ASSERT_TRUE(again);
   EXPECT_NE(again->parallel_start, 9000);
+}
+
+TEST(MachineRoofs, TextHoldsAll) {
+  MachineRoofs roofs{
+      .peaks = {{256, 1.5e11}, {512, 2.5e11}}, .levels = {{16384, 4e11}, {134217728, 2e10}}, .memory_speed_up = 1.5};
+  std::optional<MachineRoofs> read = parse_roofs(to_text(roofs));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->levels[1].bytes, 134217728);
+  EXPECT_EQ(*read, roofs);
+  EXPECT_TRUE(parse_roofs("speed_up 1")) << "of a processor without probes nothing more is known";
+  for (const char* wrong : {"", "speed_up", "speed_up 0.5", "speed_up nan", "peak 256 1e11", "speed_up 1 peak 256",
+                            "speed_up 1 peak 256 -1", "speed_up 1 peak 1e9 1e11", "speed_up 1 level 0 1e9",
+                            "speed_up 1 level 16384 inf", "speed_up 1 other 1 1"}) {
+    EXPECT_FALSE(parse_roofs(wrong)) << wrong;
+  }
+}
+
+TEST(MachineRoofs, ThreadsHaveCachesOfTheirOwnAndShareTheMemory) {
+  MachineRoofs roofs{.peaks = {{256, 100}, {512, 150}}, .levels = {{16, 40}, {1024, 10}}, .memory_speed_up = 1.5};
+  EXPECT_EQ(roofs.peak(512, 2), 300);
+  EXPECT_EQ(roofs.peak(256, 1), 100);
+  EXPECT_EQ(roofs.peak(128, 1), 0);
+  EXPECT_EQ(roofs.bandwidth(0, 4), 160);
+  EXPECT_EQ(roofs.bandwidth(1, 4), 15);
+  EXPECT_EQ(roofs.bandwidth(1, 1), 10);
+}
+
+TEST(MachineRoofs, AMachineIsMeasuredOnce) {
+  test::TemporaryDirectory folder;
+  auto database = Database::open(folder.path() + "/tuning.db", DatabaseMode::Write);
+  ASSERT_TRUE(database);
+  std::string machine = machine_of(host_description());
+  EXPECT_FALSE(stored_roofs(*database, machine)->has_value());
+  ASSERT_TRUE(keep_roofs(*database, MachineRates()));
+  MachineRoofs first = **stored_roofs(*database, machine);
+  EXPECT_EQ(first.levels.size(), 4u);
+  EXPECT_TRUE(std::ranges::is_sorted(first.levels, {}, &MachineRoofs::Level::bytes));
+  for (const MachineRoofs::Level& level : first.levels) EXPECT_GT(level.bandwidth, 1e8);
+  MachineRoofs other{.levels = {{16, 40}}};
+  ASSERT_TRUE(database->save_model("machine roofs", machine, 1, to_text(other)));
+  ASSERT_TRUE(keep_roofs(*database, MachineRates()));
+  EXPECT_EQ(**stored_roofs(*database, machine), other);
+  EXPECT_FALSE(stored_roofs(*database, "another machine")->has_value());
 }
 
 }  // namespace
