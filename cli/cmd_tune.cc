@@ -20,6 +20,7 @@
 #include "cli/open_list.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
+#include "cli/tuned_models.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
@@ -268,7 +269,17 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
   bool is_written = result.model_bytes.empty() || write_model_file(options.model_file, result.model_bytes);
-  options.json ? print_json(to_json(result)) : print_results(result);
+  boost::json::array models;
+  if (exit_code_of(result) == Ok && worker.measurer)
+    models = time_tuned_models(list, *database, tuning.rates, options.rewrites);
+  if (options.json) {
+    boost::json::object all = to_json(result);
+    if (!list.models.empty()) all["models"] = models;
+    print_json(std::move(all));
+  } else {
+    print_results(result);
+    print_tuned_models(models);
+  }
   if (result.interrupted) {
     say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
             " --database ", path));

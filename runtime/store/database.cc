@@ -379,6 +379,7 @@ void add_trial(TaskSummary& task, const Record& record) {
     ++machine.failed, ++task.failed;
     return;
   }
+  if (machine.first_good == 0) machine.first_good = record.id;
   machine.last_good = record.id;
   if (machine.best_seconds > 0 && machine.best_seconds <= record.seconds) return;
   machine.best_seconds = record.seconds;

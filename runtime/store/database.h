@@ -73,8 +73,9 @@ struct RecordFilter {
 struct MachineSummary {
   std::string machine;
   i64 trials = 0, failed = 0;
-  double best_seconds = 0;             // 0 = none was ok
-  i64 best_record = 0, last_good = 0;  // ids: of the fastest and of the latest that was ok
+  double best_seconds = 0;  // 0 = none was ok
+  // Ids: of the fastest, the first and the latest one that was ok.
+  i64 best_record = 0, first_good = 0, last_good = 0;
 };
 
 // What `show` says about one task.

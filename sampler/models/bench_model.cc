@@ -1,43 +1,17 @@
 #include "sampler/models/bench_model.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <memory>
-#include <optional>
 
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
-#include "runtime/export/loaded_model.h"
 #include "sampler/models/check_model.h"
+#include "sampler/models/served_library.h"
 
 namespace tw {
 namespace {
 
 constexpr const char* kOurs = "tracewright";
-constexpr std::chrono::minutes kOwnLimit{10};  // limits of the caller are for the others
-
-// Our library, in the process that is forked for it.
-class OwnModel : public ServedModel {
- public:
-  explicit OwnModel(const ModelBench& bench) : bench_(bench) {}
-  std::string load() override {
-    loaded_.emplace(bench_.library, bench_.inputs, bench_.peers.threads);
-    return loaded_->problem();
-  }
-  bool run() override { return loaded_ && loaded_->problem().empty() && loaded_->run(); }
-  std::size_t outputs() const override { return bench_.library.outputs.size(); }
-  HostArray output(std::size_t index) const override {
-    const KernelArgument& tensor = bench_.library.outputs[index];
-    HostArray array = HostArray::zeros(tensor.dtype, tensor.shape);
-    std::memcpy(array.bytes.data(), loaded_->output(index), array.bytes.size());
-    return array;
-  }
-
- private:
-  const ModelBench& bench_;
-  std::optional<LoadedModel> loaded_;
-};
 
 struct Entrant {
   ModelRow row;
@@ -107,11 +81,9 @@ void add_times(ModelRow& row, const Racer& racer) {
 
 ModelBenchResult bench_model(const ModelBench& bench) {
   ModelBenchResult result;
-  OwnModel model(bench);
+  ServedLibrary model(bench.library, bench.inputs, bench.peers.threads);
   std::vector<Entrant> entrants;
-  PeerOptions own = bench.peers;
-  own.start_timeout = own.prepare_timeout = own.sample_timeout = kOwnLimit;
-  entrants.push_back(enter(bench, kOurs, ModelPeer::start(kOurs, model, own)));
+  entrants.push_back(enter(bench, kOurs, ModelPeer::start(kOurs, model, patient(bench.peers))));
   if (!entrants[0].peer) return result.error = entrants[0].row.detail, result;
   for (const std::string& library : bench.against) {
     if (bench.race.stop && bench.race.stop()) break;

@@ -216,7 +216,7 @@ std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTa
   if (options.database) {
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       std::string message;
-      kernels[i] = export_task(*options.database, tasks.tasks[i], options.library, message);
+      kernels[i] = export_task(*options.database, tasks.tasks[i], options.library, message, options.which);
     }
   }
   rules::Library library = rules::Library::built_in();

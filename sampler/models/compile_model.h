@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/export/export.h"
+#include "sampler/tasks/best_kernel.h"
 #include "sampler/tasks/model_tasks.h"
 
 namespace tw {
@@ -16,6 +17,7 @@ struct ModelOptions {
   std::string library;  // a C identifier
   Target target;
   Database* database = nullptr;  // of tuned kernels; null = none
+  WhichRecord which = WhichRecord::Fastest;
   MachineRates rates = {};
   u64 seed = 0;
   int threads = 1;  // that compile

@@ -15,12 +15,16 @@ namespace tw {
 // This machine, as records for the target name it (machine_of).
 const std::string& own_machine(const std::string& target, Timing timing = Timing::Warm);
 
-// The fastest good record of a task: of this machine and timing, else of this machine, else of another one
+// First: what a search measured first, the kernel that it chose without trials.
+enum class WhichRecord : u8 { Fastest, First };
+
+// The fastest (or first) good record of a task: of this machine and timing, else of this machine, else of another one
 // (TaskSummary::chosen), which `message` says. An empty record (id 0) if there is none.
 DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message,
-                                   Timing timing = Timing::Warm);
+                                   Timing timing = Timing::Warm, WhichRecord which = WhichRecord::Fastest);
 DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
-                                   std::string& message, Timing timing = Timing::Warm);
+                                   std::string& message, Timing timing = Timing::Warm,
+                                   WhichRecord which = WhichRecord::Fastest);
 
 // Built again for the task's own program: names of buffers are those that the task gives now.
 struct StoredKernel {
@@ -30,6 +34,6 @@ struct StoredKernel {
 };
 // `symbol` is the prefix of its entry points. nullopt if there is none or it cannot be built; then `message` says why.
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
-                                        std::string& message);
+                                        std::string& message, WhichRecord which = WhichRecord::Fastest);
 
 }  // namespace tw

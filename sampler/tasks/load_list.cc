@@ -274,6 +274,7 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     for (const std::string& line : problems->lines) diagnostics.error(entry.model.span, line);
     return false;
   }
+  std::size_t first = out.tasks.size();
   graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites);
   for (TuneTask& task : model_tasks(graph, target).tasks) {
     TaskEntry own = entry;
@@ -283,6 +284,7 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     entries.push_back(std::move(own));
     out.tasks.push_back(std::move(task));
   }
+  out.models.push_back({entry.name.value, path, entry.shapes, target, first, out.tasks.size() - first});
   return true;
 }
 
@@ -327,7 +329,7 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);
-  LoadedList out{parse_task_list(diagnostics), {}, rules::Library::built_in(), source};
+  LoadedList out{parse_task_list(diagnostics), {}, {}, rules::Library::built_in(), source};
   find_devices(out.list, first_cuda_device, diagnostics);
   if (!rules.empty())
     out.list.rules.value = rules;

@@ -12,9 +12,18 @@
 
 namespace tw {
 
+// A model of a list: its tasks lie side by side.
+struct ListedModel {
+  std::string name, path;
+  std::vector<ModelShape> shapes;
+  Target target;
+  std::size_t first_task = 0, tasks = 0;
+};
+
 struct LoadedList {
   TaskList list;
   std::vector<TuneTask> tasks;  // in the order of list.tasks
+  std::vector<ListedModel> models;
   rules::Library library;
   Source source;  // of the list
 };

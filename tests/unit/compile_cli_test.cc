@@ -120,6 +120,19 @@ TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
   }
 }
 
+// At the end the whole model is timed with the first kernels and with the fastest ones.
+TEST_F(CompileCommand, TuningAModelTimesTheWholeOfIt) {
+  fs::copy_file(onnx_case("pytorch-converted/test_Linear"), at("linear.onnx"));
+  Finished tuned = run({"tune", "linear.onnx", "--trials", "4", "--database", "own.db", "--json"});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  boost::json::array models = boost::json::parse(tuned.out).at("models").as_array();
+  ASSERT_EQ(models.size(), 1u) << tuned.err;
+  for (const char* time : {"first_us", "best_us", "gain", "kernels_us"})
+    EXPECT_GT(models[0].at(time).as_double(), 0) << time;
+  Finished again = run({"tune", "linear.onnx", "--trials", "4", "--database", "own.db"});
+  EXPECT_NE(again.out.find("times as fast as with the first kernels"), std::string::npos) << again.out << again.err;
+}
+
 TEST_F(CompileCommand, BadInputIsRefused) {
   std::string linear = onnx_case("pytorch-converted/test_Linear");
   expect_refused({"compile", "none.onnx", "--output", "o"}, 2, "`none.onnx` cannot be read");

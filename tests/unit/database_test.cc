@@ -262,6 +262,9 @@ TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
   EXPECT_EQ(best(Timing::Cold, message), cold);
   EXPECT_EQ(best(Timing::Warm, message), warm);
   EXPECT_EQ(message, "");
+  i64 faster = add(0, own_machine(target, Timing::Cold));
+  EXPECT_EQ(best(Timing::Cold, message), faster);
+  EXPECT_EQ(best_record(database, (*database.tasks())[0], message, Timing::Cold, WhichRecord::First)->id, cold);
 }
 
 TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {
