@@ -17,15 +17,13 @@
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "runtime/export/model_functions.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/elements.h"
 #include "runtime/measure/thread_pool.h"
 
 namespace tw {
 namespace {
-
-using Create = int32_t (*)(const char* weights, int workers, void** context);
-using Run = int32_t (*)(void* context, const void* const* inputs, void* const* outputs, tw_parallel_for, void* pool);
 
 constexpr i64 kMostElements = i64{1} << 36;
 
@@ -125,20 +123,13 @@ class OpenLibrary {
   std::string problem_;
 };
 
-// What `create` returns, as the library's header says.
-const char* why_not_created(int32_t code) {
-  return code == 1   ? "this CPU lacks instructions that the model uses"
-         : code == 2 ? "the file of weights cannot be read or belongs to another model"
-                     : "there is not enough memory";
-}
-
 // In the child: the outputs, then the times, as bytes.
 int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                  std::string& text) {
   OpenLibrary library(model, inputs, threads);
   if (!library.problem().empty()) return text = library.problem(), 1;
-  auto create = library.find<Create>("create");
-  auto run = library.find<Run>("run");
+  auto create = library.find<ModelCreate>("create");
+  auto run = library.find<ModelRunFunction>("run");
   if (!create || !run) return text = "the shared library lacks the functions of a model", 1;
   void* context = nullptr;
   double begin = seconds_now();
