@@ -124,13 +124,18 @@ class Model:
         """
         given = self._in_order(arrays, named)
         is_torch = any(_is_torch(array) for array in given)
-        try:
-            found = self._core.run([_readable(array) for array in given], is_torch)
-        except RuntimeError as problem:
-            raise Error(f"{self.folder}: {problem}") from None
+        found = self.run(given, is_torch)
         if not is_torch:
             found = [_named_bits(array, tensor.dtype) for array, tensor in zip(found, self.outputs)]
         return found[0] if len(found) == 1 else tuple(found)
+
+    def run(self, arrays, is_torch):
+        """Like a call with all inputs in order, but always gives a list: of tensors of PyTorch, or of NumPy arrays, where
+        bf16 comes as uint16."""
+        try:
+            return self._core.run([_readable(array) for array in arrays], is_torch)
+        except RuntimeError as problem:
+            raise Error(f"{self.folder}: {problem}") from None
 
     def _in_order(self, arrays, named):
         names = [tensor.name for tensor in self.inputs]
