@@ -1,6 +1,9 @@
 """The package on NumPy: compile, call, save, load, profile, tune. Needs the extension module, the plugin for ONNX and
 the package onnx, which makes the models."""
+import ast
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -318,10 +321,27 @@ class Tune(Package):
                               stderr=subprocess.PIPE, text=True) as process:
             said = process.stderr.readline()  # of the first results
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate()
-        self.assertEqual((process.returncode, out), (0, "interrupted\n"), said)
+            out, err = process.communicate()
+        self.assertEqual((process.returncode, out), (0, "interrupted\n"), said + err)
+        self.assertIn("interrupted; everything measured is stored", err)
         found = subprocess.run([tw._command.program(), "show", str(database), "--json"], stdout=subprocess.PIPE)
         self.assertEqual(found.returncode, 0)
+
+
+class Documents(unittest.TestCase):
+    """Python in the documents is Python, and calls what is there with arguments that it has."""
+
+    def test_examples_fit_the_package(self):
+        calls = 0
+        for page in ("README.md", "docs/python.md"):
+            text = (Path(__file__).parents[2] / page).read_text()
+            for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+                for call in ast.walk(ast.parse(block)):
+                    if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("tw."):
+                        function = getattr(tw, call.func.attr)
+                        inspect.signature(function).bind(*call.args, **{word.arg: 0 for word in call.keywords})
+                        calls += 1
+        self.assertGreaterEqual(calls, 5)
 
 
 if __name__ == "__main__":

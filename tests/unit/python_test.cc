@@ -49,7 +49,7 @@ TEST_P(PythonPackage, PassesItsTests) {
   expect_passes("test_package.py", GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PythonPackage, testing::Values("Compile", "Call", "Folders", "Tune"),
+INSTANTIATE_TEST_SUITE_P(All, PythonPackage, testing::Values("Compile", "Call", "Folders", "Tune", "Documents"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
