@@ -106,7 +106,9 @@ class Policy(Logged):
         self.assertEqual(len(self.compiled), 2)
         function(x, self.weight)
         self.assertEqual(len(self.compiled), 2)
-        function(x, nn.Parameter(self.weight, requires_grad=False))
+        other = nn.Parameter(self.weight, requires_grad=False)
+        other._version = self.weight._version
+        function(x, other)
         self.assertEqual(len(self.compiled), 3)
 
     def test_no_more_than_so_many_forms(self):
@@ -208,7 +210,7 @@ class Compiled(Logged):
         self.expect_said("torch.onnx: No ONNX function found for aten.i0.default", "aten.i0.default")
         self.assertEqual(len(said.output), 1)
         before = len(torch.onnx.exports)
-        with torch.no_grad():
+        with torch.no_grad(), self.assertNoLogs("tracewright.torch", "WARNING"):
             function(random(6, 8), nn.Parameter(random(8, 8)))
         self.assertEqual(torch.onnx.exports[before:], [["mm", "relu"], ["tanh", "add"]])  # it is known by now
 
@@ -217,6 +219,8 @@ class Compiled(Logged):
         self.expect_result(graph, random(3, 5))
         (report,) = backend.report()
         self.assertEqual((report.nodes, report.taken, report.parts), (3, 2, 1))
+        # As a whole; the operator that was named, by itself; the rest.
+        self.assertEqual(torch.onnx.exports, [["tanh", "relu", "nonzero"], ["nonzero"], ["tanh", "relu"]])
         self.expect_said("(NonZero): this operator is not supported: the shape of its result depends on data",
                          "aten.nonzero.default")
 
@@ -225,6 +229,13 @@ class Compiled(Logged):
                          ("c", operator.getitem, "a", 1), ("d", "add", "b", "c"))
         self.expect_result(graph, random(6, 5))
         self.assertEqual([report.taken for report in backend.report()], [2])
+
+    def test_results_of_a_refused_operator_are_inputs(self):
+        graph = graph_of(["x"], ("a", "relu", "x"), ("b", "tanh", "a"), ("c", "thirds", "b"), ("d", operator.getitem, "c", 0),
+                         ("e", operator.getitem, "c", 2), ("f", "add", "d", "e"), ("g", "relu", "f"))
+        self.expect_result(graph, random(6, 5))
+        self.assertEqual([(report.taken, report.parts) for report in backend.report()], [(4, 2)])
+        self.expect_said("No ONNX function found for aten.thirds.default", "aten.thirds.default")
 
     def test_a_graph_that_writes_falls_back(self):
         graph = graph_of(["x"], ("a", "relu", "x"), ("b", "add_", "a"))
