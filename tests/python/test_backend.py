@@ -251,7 +251,14 @@ class Compiled(Logged):
 
     def test_nothing_to_gain_falls_back(self):
         self.expect_result(graph_of(["x"], ("a", "relu", "x")), random(2, 3))
-        self.expect_said("nothing of it is worth a library of its own")
+        self.expect_said("nothing of it (aten.relu.default) is worth a library of its own")
+
+    def test_types_that_only_pytorch_has_stay_there(self):
+        graph = graph_of(["x"], ("a", "tanh", "x"), ("b", "relu", "a"), ("c", "strange", "b"), ("d", "strange", "c"),
+                         ("e", "add", "c", "d"))
+        self.expect_result(graph, random(3, 5))
+        self.assertEqual([(report.taken, report.parts) for report in backend.report()], [(2, 1)])
+        self.expect_said("there is no type torch.complex64", "aten.add.default")
 
 
 if __name__ == "__main__":

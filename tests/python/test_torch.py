@@ -184,6 +184,28 @@ class Compiled(unittest.TestCase):
             return torch.where(mask, x.to(torch.bfloat16) * 2, 0), x.double() @ x.T.double(), index + 1, x > 0
         self.expect_same(self.compile(mixed), mixed, torch.randn(4, 4), torch.rand(4, 4) > 0.5, torch.arange(4))
 
+    def test_complex_numbers_stay_in_pytorch(self):
+        def waves(x, z):
+            return torch.relu(x @ x) * 2 + 1, (z * z).real, torch.fft.rfft(torch.tanh(x) * 2).abs()
+        self.expect_same(self.compile(waves), waves, torch.randn(4, 4), torch.randn(4, 4, dtype=torch.complex64))
+        self.assertTrue(0 < backend.report()[0].taken < backend.report()[0].nodes, str(backend.report()[0]))
+
+    def test_several_graphs_of_one_model(self):
+        def broken(x):
+            y = torch.relu(x @ x.T) + 1
+            torch._dynamo.graph_break()
+            return {"z": torch.tanh(y @ x) * 2, "n": None, "k": 3}["z"], x
+        self.expect_same(self.compile(broken), broken, torch.randn(4, 8))
+        self.expect_whole(2)
+
+    def test_attention_as_a_module(self):
+        model = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+
+        def attend(x):
+            return model(x, x, x)[0]
+        self.expect_same(self.compile(attend), attend, torch.randn(2, 6, 32))
+        self.expect_whole(1)
+
     def test_an_unknown_option_is_an_error(self):
         with self.assertRaisesRegex(Exception, "the backend has no option thread"):
             self.compile(nn.Linear(2, 2), thread=1)(torch.ones(2, 2))

@@ -119,6 +119,19 @@ class NotIn(OperatorSupportBase):
         return node.args[0].name not in self.refused if is_getitem(node) else holds_tensors(node)
 
 
+TYPES = {getattr(torch, name, None) for name in _model._MANIFEST_TYPES}
+
+
+def strange_type(node):
+    """What the node reads or makes that tracewright has no type for, "" if nothing."""
+    for each in [node, *node.all_input_nodes]:
+        value = each.meta.get("val")
+        for tensor in value if isinstance(value, (tuple, list)) else [value]:
+            if isinstance(tensor, torch.Tensor) and tensor.dtype not in TYPES:
+                return f"there is no type {tensor.dtype}"
+    return ""
+
+
 def is_getitem(node):
     return getattr(node.target, "__name__", "") == "getitem"
 
@@ -143,7 +156,8 @@ def compile_parts(whole, options, report):
         around = partitioner.fuse_partitions(parts)
         return parts_of(around, names)
 
-    known = {name: _unknown[node.target] for name, node in operators.items() if node.target in _unknown}
+    known = {name: _unknown.get(node.target) or strange_type(node) for name, node in operators.items()}
+    known = {name: reason for name, reason in known.items() if reason}
     chosen, refused = take_parts(split, exported, known)
     for name, reason in refused.items():
         if name in operators:
@@ -160,7 +174,8 @@ def compile_parts(whole, options, report):
         report.parts += 1
         report.taken += len([node for node in part.nodes if node in operators])
     if not libraries:
-        raise Refused("nothing of it is worth a library of its own" if not report.refusals
+        names = ", ".join(sorted({str(node.target) for node in operators.values()})[:3])
+        raise Refused(f"nothing of it ({names}) is worth a library of its own" if not report.refusals
                       else "no part of it can be compiled")
     return around, libraries
 
@@ -308,6 +323,10 @@ def why_not_alone(module, node, fixed):
 def library_of(part, model, options):
     """The compiled part as a module of the graph around it."""
     compiled = _model.compile(model.model, **options)
+    read = [part.call.args[i].meta["val"] for i in model.varying]
+    expected = [(str(value.dtype).removeprefix("torch."), tuple(value.shape)) for value in read]
+    if [(tensor.dtype, tensor.shape) for tensor in compiled.inputs] != expected:
+        raise Error("the exporter has changed its inputs")
     is_tuple = isinstance(next(node for node in part.module.graph.nodes if node.op == "output").args[0], (tuple, list))
     return Library(compiled, model.varying, is_tuple)
 

@@ -9,8 +9,8 @@ class dtype:
         return f"torch.{self.name}"
 
 
-float32, int64 = dtype("float32"), dtype("int64")
-_TYPES = {"float32": float32, "int64": int64}
+float32, int64, complex64 = dtype("float32"), dtype("int64"), dtype("complex64")
+_TYPES = {"float32": float32, "int64": int64, "complex64": complex64}
 
 
 class Device:

@@ -31,6 +31,7 @@ class _Aten:
     mm = Packet("mm", lambda a, b: (a @ b).astype(np.float32))
     i0 = Packet("i0", lambda x: np.i0(x).astype(np.float32))  # no ONNX for it
     nonzero = Packet("nonzero", lambda x: np.argwhere(x))  # ONNX for it, which tracewright refuses
+    strange = Packet("strange", lambda x: x.astype(np.complex64))
     thirds = Packet("thirds", lambda x: tuple(part.copy() for part in np.split(x, 3)))  # no ONNX for it
     halves = Packet("halves", lambda x: (x[: len(x) // 2].copy(), x[len(x) // 2 :].copy()))
 
