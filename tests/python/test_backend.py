@@ -29,7 +29,7 @@ import tracewright.torch as backend
 from tracewright.torch import _backend, _graphs
 
 aten = torch.ops.aten
-HAS_MODULE = hasattr(tracewright._core, "Model")
+HAS_MODULE = hasattr(sys.modules["tracewright._core"], "Model")
 
 
 def random(*shape):
