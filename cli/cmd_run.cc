@@ -2,8 +2,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -23,7 +26,7 @@ struct Options {
   CompileChoices choices;  // its file may be a folder
   std::vector<std::string> inputs, outputs;
   double seconds = 0;
-  bool profile = false;
+  bool profile = false, json = false;
 };
 using Tensors = std::vector<KernelArgument>;
 
@@ -95,29 +98,50 @@ std::optional<Data> open_data(const Options& options, const Tensors& inputs, con
   return Data{std::move(*arrays), std::move(*files)};
 }
 
-// A row for each kernel, the one that takes longest first.
+struct KernelTime {
+  std::string kernel;
+  double seconds = 0, flops = 0;  // of all its calls in one run
+  int calls = 0;
+  double gflops() const { return flops / seconds * 1e-9; }
+};
+
+// The one that takes longest first.
+std::vector<KernelTime> kernel_times(const ModelLibrary& model, const std::vector<double>& step_seconds) {
+  std::map<std::string, KernelTime> sums;
+  for (std::size_t i = 0; i < step_seconds.size(); ++i) {
+    KernelTime& sum = sums[model.steps[i].kernel];
+    sum.kernel = model.steps[i].kernel;
+    sum.seconds += step_seconds[i], ++sum.calls;
+    sum.flops += model.steps[i].flops;
+  }
+  std::vector<KernelTime> sorted;
+  for (auto& [kernel, sum] : sums) sorted.push_back(std::move(sum));
+  std::ranges::stable_sort(sorted, std::greater(), &KernelTime::seconds);
+  return sorted;
+}
+
+void print_json_profile(const std::vector<KernelTime>& kernels) {
+  boost::json::array rows;
+  for (const KernelTime& kernel : kernels)
+    rows.push_back({{"kernel", kernel.kernel},
+                    {"seconds", kernel.seconds},
+                    {"calls", kernel.calls},
+                    {"gflops", json_number(kernel.gflops())}});
+  print_json({{"kernels", std::move(rows)}});
+}
+
 int print_profile(const Options& options, const ModelLibrary& model, const std::vector<HostArray>& inputs) {
   std::string error;
   std::vector<double> times = time_steps(model, inputs, options.choices.threads, std::max(1.0, options.seconds), error);
   if (!error.empty()) return say(error), Environment;
-  struct Sum {
-    double seconds = 0, flops = 0;
-    int calls = 0;
-  };
-  std::map<std::string, Sum> sums;
-  double all = 0;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    Sum& sum = sums[model.steps[i].kernel];
-    sum.seconds += times[i], ++sum.calls, all += times[i];
-    sum.flops += model.steps[i].flops;
-  }
-  std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
-  std::ranges::stable_sort(sorted, std::greater(), [](const auto& row) { return row.second.seconds; });
+  std::vector<KernelTime> kernels = kernel_times(model, times);
+  if (options.json) return print_json_profile(kernels), Ok;
+  double all = std::accumulate(times.begin(), times.end(), 0.0);
   std::vector<std::vector<std::string>> rows;
-  for (const auto& [kernel, sum] : sorted)
-    rows.push_back({show_time(sum.seconds), fmt::format("{:.1f} %", 100 * sum.seconds / all),
-                    fmt::format("{}", sum.calls), show_time(sum.seconds / sum.calls),
-                    show_number(sum.flops / sum.seconds * 1e-9), kernel});
+  for (const KernelTime& kernel : kernels)
+    rows.push_back({show_time(kernel.seconds), fmt::format("{:.1f} %", 100 * kernel.seconds / all),
+                    fmt::format("{}", kernel.calls), show_time(kernel.seconds / kernel.calls),
+                    show_number(kernel.gflops()), kernel.kernel});
   rows.push_back({show_time(all), "", fmt::format("{}", times.size()), "", "", "all steps"});
   print_table({"time", "share", "calls", "each", "GFLOP/s", "kernel"}, rows);
   return Ok;
@@ -197,12 +221,14 @@ int run_run(int count, char** words) {
   app.add_option("--threads", choices.threads, "that run it").range(1, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
+  app.add_flag("--json", options.json, "with --profile: print one JSON object");
   app.add_option("--shape", choices.shapes,
                  "of an ONNX file: NAME=EXTENT,...: the shape of an input that it leaves open");
   app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
   app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");
   if (std::optional<int> code = app.parse(count, words)) return *code;
+  if (options.json && !options.profile) return say("--json is for --profile"), Usage;
   return is_onnx(choices.file) ? run_onnx(options) : run_folder(options);
 }
 

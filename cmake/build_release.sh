@@ -13,8 +13,10 @@ prepare() {
     esac
   done
   cmake/install_packages.sh
+  local flags=()
+  if [[ $target == all ]] && cmake/python_packages.sh; then flags=(-DTRACEWRIGHT_PYTHON_MODULE=ON); fi
   printf '== building into build/release with %s jobs\n' "$(build_jobs)"
-  cmake --preset release -Wno-dev
+  cmake --preset release -Wno-dev "${flags[@]}"
   cmake --build --preset release --target "$target" -j "$(build_jobs)"
   if [[ $build_only == yes ]]; then
     printf '== built: build/release/tracewright\n'

@@ -13,7 +13,7 @@ using Ints = std::vector<i64>;
 
 void gemm(NodeImport& node) {
   ValueId a = node.input(0), b = node.input(1);
-  node.ignore({"broadcast"});
+  node.ignore({"beta", "broadcast"});  // beta without a third operand
   if (node.rank(a) != 2 || node.rank(b) != 2) return node.fail("its operands are no matrices");
   if (node.integer("transA", 0) != 0) a = node.transpose(a, {1, 0});
   if (node.integer("transB", 0) != 0) b = node.transpose(b, {1, 0});

@@ -38,24 +38,11 @@ std::string OpenLibrary::weights() const { return cat(model_.folder, "/", model_
 
 void* OpenLibrary::symbol(const std::string& name) const { return dlsym(handle_, cat(model_.name, "_", name).c_str()); }
 
-namespace {
-
-using Create = int32_t (*)(const char* weights, int workers, void** context);
-
-// What `create` returns, as the library's header says.
-const char* why_not_created(int32_t code) {
-  return code == 1   ? "this CPU lacks instructions that the model uses"
-         : code == 2 ? "the file of weights cannot be read or belongs to another model"
-                     : "there is not enough memory";
-}
-
-}  // namespace
-
 LoadedModel::LoadedModel(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads)
     : library_(model, inputs, threads), problem_(library_.problem()) {
   if (!problem_.empty()) return;
-  auto create = library_.find<Create>("create");
-  run_ = library_.find<Run>("run");
+  auto create = library_.find<ModelCreate>("create");
+  run_ = library_.find<ModelRunFunction>("run");
   if (!create || !run_) {
     problem_ = "the shared library lacks the functions of a model";
     return;

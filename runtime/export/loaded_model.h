@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/kernel_abi.h"
+#include "runtime/export/model_functions.h"
 #include "runtime/export/model_library.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/thread_pool.h"
@@ -64,11 +64,9 @@ class LoadedModel {
   double create_seconds() const { return create_seconds_; }
 
  private:
-  using Run = int32_t (*)(void* context, const void* const* inputs, void* const* outputs, tw_parallel_for, void* pool);
-
   OpenLibrary library_;
   void* context_ = nullptr;
-  Run run_ = nullptr;
+  ModelRunFunction run_ = nullptr;
   double create_seconds_ = 0;
   std::string problem_;
 };

@@ -81,6 +81,16 @@ TEST_F(CompileCommand, ItsOutputsAreThoseOfTheOnnxTests) {
   Finished profile = run({"run", "out", "--profile"});
   EXPECT_EQ(profile.code, 0) << profile.err;
   EXPECT_NE(profile.out.find("all steps"), std::string::npos) << profile.out;
+  Finished json = run({"run", "out", "--profile", "--json"});
+  EXPECT_EQ(json.code, 0) << json.err;
+  boost::json::array kernels = boost::json::parse(json.out).at("kernels").as_array();
+  EXPECT_EQ(kernels.size() + 2, split(profile.out, '\n').size()) << profile.out;  // head and sum
+  for (const boost::json::value& kernel : kernels) {
+    EXPECT_GT(kernel.at("seconds").to_number<double>(), 0);
+    EXPECT_EQ(kernel.at("calls").to_number<int>(), 1);
+    EXPECT_NE(profile.out.find(kernel.at("kernel").as_string().c_str()), std::string::npos) << profile.out;
+  }
+  expect_refused({"run", "out", "--json"}, 2, "--json is for --profile");
 }
 
 TEST_F(CompileCommand, PrintsJsonAndGraphs) {

@@ -345,7 +345,7 @@ TEST_P(Examples, Run) { Page(GetParam() + ".md").run(blocks_of(test::read_file(p
 // Files and folders of the source that a page names: with a folder of the source in front, or as a link.
 TEST_P(Examples, FilesThatAreNamedExist) {
   static const std::regex named(
-      "`((?:backends|bench|cli|cmake|costmodel|docs|dsl|examples|rules|runtime|sampler|tests)/[A-Za-z0-9_./"
+      "`((?:backends|bench|cli|cmake|costmodel|docs|dsl|examples|python|rules|runtime|sampler|tests)/[A-Za-z0-9_./"
       "-]*)`|\\]\\(([a-z][A-Za-z0-9_./-]*)\\)");
   std::string path = path_of(GetParam()), text = test::read_file(path);
   for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
@@ -376,8 +376,8 @@ TEST(Docs, EachBlockOfTheReadmeIsTested) {
 // design.md names files of the folder that its section is about without that folder.
 TEST(Docs, FilesOfTheDesignExist) {
   std::set<std::string> files;
-  for (const char* folder :
-       {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "graph", "rules", "runtime", "sampler", "tests"}) {
+  for (const char* folder : {"backends", "bench", "cli", "cmake", "costmodel", "dsl", "graph", "python", "rules",
+                             "runtime", "sampler", "tests"}) {
     for (const auto& entry : fs::recursive_directory_iterator(cat(root, "/", folder)))
       files.insert(entry.path().filename());
   }

@@ -234,6 +234,12 @@ TEST_F(OnnxOperators, Attention) {
        0.441291, -kInfinity, 0.00346602, -0.790728, -kInfinity, -0.676777,  0.176126,   -0.595971});
 }
 
+// As the exporter of PyTorch writes it.
+TEST_F(OnnxOperators, GemmWithoutAThirdOperandMayHaveBeta) {
+  expect({"Gemm", 13, real("beta", 2), {typed(DType::F32, {1, 2}, {1, 2}), typed(DType::F32, {2, 1}, {3, 4})}}, {1, 1},
+         {11});
+}
+
 TEST_F(OnnxOperators, UpdatesOfOneElementAreCombined) {
   expect({"ScatterElements",
           18,

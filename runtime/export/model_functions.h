@@ -1,0 +1,22 @@
+// The functions of a compiled model's library as their callers see them (model_declarations of model_plan.h writes the
+// same into its header). Needs nothing but the kernel ABI, so that the Python module has it without libtracewright.
+#pragma once
+#include <cstdint>
+
+#include "backends/kernel_abi.h"
+
+namespace tw {
+
+using ModelCreate = int32_t (*)(const char* weights, int workers, void** context);
+using ModelDestroy = void (*)(void* context);
+using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, void* const* outputs,
+                                     tw_parallel_for parallel_for, void* pool);
+
+// In words what a ModelCreate returned other than 0.
+inline const char* why_not_created(int32_t code) {
+  return code == 1   ? "this CPU lacks instructions that the model uses"
+         : code == 2 ? "the file of weights cannot be read or belongs to another model"
+                     : "there is not enough memory";
+}
+
+}  // namespace tw
