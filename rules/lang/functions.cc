@@ -335,6 +335,25 @@ bool is_batch_iter(const Block* block, const std::vector<const Load*>& operands,
   return everywhere;
 }
 
+// The dimensions of an operand along which a loop moves.
+std::vector<std::size_t> axes_of(const Block* block, const Load* operand, const For* loop) {
+  std::vector<const IterVar*> fed = fed_by(block, loop);
+  std::vector<std::size_t> axes;
+  for (std::size_t d = 0; d < operand->indices.size(); ++d) {
+    auto is_in = [&](const IterVar* iter) { return uses(operand->indices[d], iter->var); };
+    if (std::ranges::any_of(fed, is_in)) axes.push_back(d);
+  }
+  return axes;
+}
+
+FunctionResult axis_of(const Context& c, const Values& v) {
+  TW_BLOCK(block);
+  TW_LOOP(loop, 2);
+  TW_OPERAND(operand, 1);
+  std::vector<std::size_t> axes = axes_of(block, operand, loop);
+  return give(axes.size() == 1 ? RuleValue::of(static_cast<i64>(axes[0])) : RuleValue::none());
+}
+
 // The number of loops down to the innermost one that moves along a dimension with this index; 0: none does.
 std::size_t loops_to_mover(const Array<const For*>& loops, const Block* block, const Expr* index) {
   for (std::size_t l = loops.size(); l-- > 0;) {
@@ -355,33 +374,31 @@ FunctionResult panel_map(const Context& c, const Values& v) {
   if (v[3].tag != Tag::Int && v[3].tag != Tag::Open) return fail("expected the width of a panel");
   std::vector<const Load*> operands = operands_of(block);
   Array<const Expr*> indices = operand->indices;
-  std::vector<const IterVar*> fed = fed_by(block, loop);
+  std::vector<std::size_t> axes = axes_of(block, operand, loop);
+  if (axes.size() > 1) return fail("the loop moves along two dimensions of the operand");
+  if (axes.empty()) return fail("the loop does not move along the operand");
   Arena& arena = c.state.arena();
   std::vector<Arg> batch, others;
-  std::optional<Arg> axis;
+  Arg axis;
   for (std::size_t d = 0; d < indices.size(); ++d) {
     Arg param{.tag = Arg::Tag::Param, .integer = static_cast<i64>(d)};
-    bool is_axis =
-        std::any_of(fed.begin(), fed.end(), [&](const IterVar* iter) { return uses(indices[d], iter->var); });
     bool is_batch = std::any_of(block->iters.begin(), block->iters.end(), [&](const IterVar& iter) {
       return uses(indices[d], iter.var) && is_batch_iter(block, operands, iter);
     });
-    if (is_axis && axis) return fail("the loop moves along two dimensions of the operand");
-    if (is_axis)
+    if (d == axes[0])
       axis = param;
     else
       (is_batch ? batch : others).push_back(param);
   }
-  if (!axis) return fail("the loop does not move along the operand");
   Array<const For*> loops = loops_of(c, block);
   std::ranges::stable_sort(others, {}, [&](const Arg& dimension) {
     return loops_to_mover(loops, block, indices[static_cast<std::size_t>(dimension.integer)]);
   });
   Arg factor = v[3].tag == Tag::Open ? v[3].open : Arg::of_int(v[3].integer);
   std::vector<Arg> results = batch;
-  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({*axis, factor})});
+  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorDiv, .items = arena.list<Arg>({axis, factor})});
   results.insert(results.end(), others.begin(), others.end());
-  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = arena.list<Arg>({*axis, factor})});
+  results.push_back({.tag = Arg::Tag::Binary, .op = BinaryOp::FloorMod, .items = arena.list<Arg>({axis, factor})});
   return give(RuleValue::of_open(
       {.tag = Arg::Tag::Map, .integer = static_cast<i64>(indices.size()), .items = arena.copy(results)}));
 }
@@ -458,6 +475,8 @@ const std::vector<AnalysisFunction>& analysis_functions() {
   static const std::vector<AnalysisFunction> table = {
       {"axis", "(loop) -> text?", "The axis of a device's grid that the loop is bound to, e.g. \"threadIdx.x\".", 1,
        axis},
+      {"axis_of", "(block, int, loop) -> int?",
+       "The dimension of that operand along which the loop moves; none if it is none of them, or several.", 3, axis_of},
       {"bits", "(block) -> int", "Bits of one element of what the block writes.", 1, bits},
       {"blocks", "() -> [block]", "All blocks, in program order.", 0, blocks},
       {"calls", "(block, text) -> bool", "Does the body call that function, e.g. \"exp\"?", 2, calls},

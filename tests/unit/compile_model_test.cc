@@ -183,7 +183,7 @@ TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) {
     int threads = 1 + static_cast<int>(seed % 2);
     Graph simple = graph::simplified(graph);
     ExportPlan plan = compiled(simple, threads);
-    ASSERT_TRUE(plan.model);
+    ASSERT_TRUE(plan.model) << "TW_SEED=" << seed << "\n" << to_string(graph);
     expect_sound(plan, simple, threads);
     EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs, threads))) << "TW_SEED=" << seed << "\n"
                                                                         << to_string(graph);
@@ -202,6 +202,23 @@ class Builder : public test::GraphKit {
  private:
   Rng rng_;
 };
+
+// Columns of a matrix that was cut out of rows of another length: no panels can be made of it.
+TEST(CompileModel, ColumnsThatLieInTwoDimensions) {
+  Builder b;
+  ValueId x = b.builder.input("x", {DType::F32, {36, 64}}), rows = b.builder.input("rows", {DType::F32, {4, 48}});
+  ValueId columns = b.add("transpose", {{"order", Ints{1, 0}}}, {x});
+  columns = b.add("reshape", {{"R", Ints{48, 48}}}, {columns});
+  Graph graph = b.finish(b.add("matmul", {}, {rows, columns}));
+  std::vector<HostArray> inputs = test::random_arrays(graph, Rng(1));
+  std::string error;
+  auto expected = graph::evaluate(graph, inputs, error);
+  ASSERT_TRUE(expected) << error;
+  ExportPlan plan = compiled(graph);
+  ASSERT_TRUE(plan.model);
+  EXPECT_EQ(plan.tasks.size(), 1u);
+  EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs)));
+}
 
 // x, W, W: layers of one shape with different weights.
 struct Layers {
