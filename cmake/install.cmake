@@ -19,8 +19,8 @@ endif()
 if(TARGET tracewright_torch)
   install(TARGETS tracewright_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY dsl sampler rules costmodel backends runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright
-  FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY dsl graph sampler rules costmodel backends runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright
+  FILES_MATCHING PATTERN "*.h" PATTERN "onnx" EXCLUDE)
 install(FILES ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tracewright)
 # The rules that are built in, to read and to copy; the command has them as text of its own.
 install(DIRECTORY rules DESTINATION ${CMAKE_INSTALL_DATADIR}/tracewright FILES_MATCHING PATTERN "*.tw" PATTERN "lang" EXCLUDE)
