@@ -100,7 +100,10 @@ llvm::Value* FunctionEmitter::pointer_to(const Buffer* buffer, const Address& ad
     pointer = builder_.CreateInBoundsGEP(builder_.getInt8Ty(), pointer, offset);
   }
   if (address.constant == 0) return pointer;
-  return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(address.constant * bytes));
+  llvm::Value* offset = builder_.getInt64(address.constant * bytes);
+  // Under a mask the first lane may lie outside of the buffer.
+  if (mask_) return builder_.CreateGEP(builder_.getInt8Ty(), pointer, offset);
+  return builder_.CreateInBoundsGEP(builder_.getInt8Ty(), pointer, offset);
 }
 
 llvm::Value* FunctionEmitter::offset_by_terms(llvm::Value* base, const std::vector<std::pair<const Expr*, i64>>& terms,
@@ -157,9 +160,9 @@ bool FunctionEmitter::needs_mask(const Load& load) const {
 
 bool FunctionEmitter::is_mask_known() const { return !mask_ || llvm::isa<llvm::Constant>(mask_); }
 
-// The mask must be one that is known when code is made.
-bool FunctionEmitter::is_active(int lane) const {
-  if (!mask_) return true;
+// True too where only the running code knows the mask.
+bool FunctionEmitter::may_be_active(int lane) const {
+  if (!mask_ || !is_mask_known()) return true;
   llvm::Constant* element = llvm::cast<llvm::Constant>(mask_)->getAggregateElement(static_cast<unsigned>(lane));
   return element->isOneValue();
 }
@@ -245,7 +248,7 @@ llvm::Value* FunctionEmitter::load_strided(const Load& load, const Address& addr
   }
   llvm::Value* all = llvm::PoisonValue::get(with_lanes(element, lanes));
   for (int i = 0; i < lanes; ++i, lane.constant += address.stride) {
-    if (!is_active(i)) continue;
+    if (!may_be_active(i)) continue;
     llvm::Value* one = builder_.CreateAlignedLoad(element, pointer_to(load.buffer, lane, true), align);
     all = builder_.CreateInsertElement(all, one, static_cast<u64>(i));
   }
@@ -267,7 +270,7 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   std::optional<Address> address = split_index(index);
   bool is_masked = mask_ && target.buffer->scope != Scope::Register;
   bool is_contiguous = address && (index->type.lanes == 1 || address->stride == 1);
-  if (!is_contiguous && (!address || (is_masked && !is_mask_known()))) {
+  if (!is_contiguous && (!address || !is_mask_known())) {
     builder_.CreateMaskedScatter(value, gather_pointers(target.buffer, index), element_align, mask_);
     return;
   }
@@ -288,7 +291,7 @@ void FunctionEmitter::store_to(const StoreTarget& target, llvm::Value* value) {
   Address lane = *address;
   lane.stride = 0;
   for (int i = 0; i < index->type.lanes; ++i, lane.constant += address->stride) {
-    if (!is_active(i)) continue;
+    if (!may_be_active(i)) continue;
     builder_.CreateAlignedStore(builder_.CreateExtractElement(value, static_cast<u64>(i)),
                                 pointer_to(target.buffer, lane, false), element_align);
   }

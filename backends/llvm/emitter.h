@@ -171,7 +171,7 @@ class FunctionEmitter {
   const BoundBuffer& find(const Buffer* buffer) const;
   bool needs_mask(const Load& load) const;
   bool is_mask_known() const;
-  bool is_active(int lane) const;
+  bool may_be_active(int lane) const;
 
   // Expressions: emit_expr.cc
   llvm::Value* value(const Expr* expr);

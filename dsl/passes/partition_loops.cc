@@ -202,7 +202,11 @@ class Partition {
     Interval range{0, loop->extent - 1};
     std::vector<Piece> parts = pieces(loop->var, range, loop->body);
     bool is_cut = std::count_if(parts.begin(), parts.end(), [](const Piece& piece) { return piece.body; }) > 1;
-    if (is_cut && becomes_masks(loop)) parts = cut_at(loop->var, range, {}, loop->body);
+    if (is_cut && becomes_masks(loop)) {
+      // Iterations at the end in which nothing runs are no lanes: a register has no room for them.
+      while (!parts.back().body) parts.pop_back();
+      parts = cut_at(loop->var, {range.min, parts.back().range.max}, {}, loop->body);
+    }
     std::vector<const Stmt*> out;
     for (const Piece& piece : parts) out.push_back(rebuild(loop, piece));
     return out.size() == 1 ? out[0] : build_.seq(out);

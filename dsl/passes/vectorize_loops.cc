@@ -179,10 +179,13 @@ class VectorBody {
     return build_.store(arena_.copy(targets), arena_.copy(values));
   }
 
-  // A register has all lanes, those of no iteration too: they must lie in the buffer, and where no other vector begins.
-  static bool has_room(const Buffer* buffer, const Expr* index, const Chunk& chunk) {
+  // A register has all lanes, those that are left out too: they must lie in the buffer, and those of no iteration where
+  // no other vector begins.
+  bool has_room(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     const Ramp* ramp = as<Ramp>(index);
-    if (chunk.active == chunk.lanes || buffer->scope != Scope::Register || !ramp) return true;
+    if (buffer->scope != Scope::Register || !ramp) return true;
+    if (tests_ > 0 && !lies_inside(buffer, ramp)) return false;
+    if (chunk.active == chunk.lanes) return true;
     Sum base = sum_of(ramp->base);
     bool is_aligned =
         is_constant(ramp->stride, 1) && base.constant % chunk.lanes == 0 && buffer->shape[0] % chunk.lanes == 0;
@@ -277,11 +280,17 @@ class VectorBody {
   // Does every load stay inside its buffer for all iterations of all loops, whatever conditions say?
   bool loads_are_safe(const Expr* e) const {
     bool safe = true;
-    for_each<Load>(e, [&](const Load* load) {
-      std::optional<Interval> range = interval_of(load->indices[0], ranges_);
-      safe &= range && range->min >= 0 && range->max < load->buffer->shape[0];
-    });
+    for_each<Load>(e, [&](const Load* load) { safe &= lies_inside(load->buffer, load->indices[0]); });
     return safe;
+  }
+
+  bool lies_inside(const Buffer* buffer, const Expr* index) const {
+    std::optional<Interval> range = interval_of(index, ranges_);
+    return range && range->min >= 0 && range->max < buffer->shape[0];
+  }
+  bool lies_inside(const Buffer* buffer, const Ramp* lanes) const {
+    const Expr* last = build_.mul(lanes->stride, lanes->type.lanes - 1);
+    return lies_inside(buffer, lanes->base) && lies_inside(buffer, build_.add(lanes->base, last));
   }
 
   // An integer, usually an address: base + stride * lane.

@@ -15,11 +15,12 @@
 
 namespace tw::graph::test {
 
-// Runs a program on arrays, one for each parameter; or why it cannot.
-inline std::string run_compiled(const OwnedProgram& owned, std::vector<HostArray>& arrays) {
-  Result<LoweredProgram> lowered = lower(*owned.arena, owned.program, {});
+// Runs a program that packs no constants on arrays, one for each parameter; or why it cannot.
+inline std::string run_compiled(Arena& arena, const Program& program, std::vector<HostArray>& arrays,
+                                const LoweringOptions& options = {}, const CodegenTarget& target = {}) {
+  Result<LoweredProgram> lowered = lower(arena, program, options);
   if (!lowered) return to_string(lowered.rejected());
-  Result<LlvmCompiler> compiler = LlvmCompiler::create({});
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(target);
   compiler->set_verify(true);
   Result<Kernel> kernel = compiler->compile(*lowered, "op");
   if (!kernel) return to_string(kernel.rejected());
@@ -60,7 +61,7 @@ inline std::optional<std::vector<HostArray>> evaluate_compiled(const Graph& grap
     OwnedProgram program = definition.finish();
     for (std::size_t i = operands.size(); i < program.program.params.size(); ++i)
       operands.push_back(HostArray::like(program.program.params[i].buffer));
-    error = run_compiled(program, operands);
+    error = run_compiled(*program.arena, program.program, operands);
     if (!error.empty()) return error = cat(node.op, ": ", error), std::nullopt;
     for (std::size_t i = 0; i < node.outputs.size(); ++i)
       arrays[node.outputs[i]] = std::move(operands[node.inputs.size() + i]);

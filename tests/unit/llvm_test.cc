@@ -360,6 +360,32 @@ TEST(LaneMasks, ARegisterKeepsTheLanesThatAStepLeavesOut) {
   for (i64 lane = 0; lane < 16; ++lane) EXPECT_EQ(got[lane], std::clamp<float>(10 - static_cast<float>(lane), 0, 4));
 }
 
+// Which lanes take part is known only when the loop runs, and all of them lie in their buffers.
+TEST(LaneMasks, StridedLanesUnderAConditionOfALoop) {
+  for (Scope scope : {Scope::Global, Scope::Register}) {
+    LoweredKit kit;
+    const Buffer *x = kit.argument(DType::F32, 32), *y = kit.output(DType::F32, 32);
+    const Buffer* sums = kit.buffer(DType::F32, 32, scope);
+    const Var* step = kit.var();
+    auto all = [&](const Buffer* to, const Expr* value) {
+      return kit.store(to, kit.ramp(kit.build.integer(0), 32), value);
+    };
+    const Expr *at = kit.ramp(kit.build.integer(0), 16, 2), *zero = kit.wide(kit.build.number(0, DType::F32), 32);
+    const Expr* inside = kit.build.lt(kit.ramp(step, 16), kit.wide(kit.build.integer(10), 16));
+    const Stmt* add = kit.store(sums, at, kit.build.add(kit.load(sums, at), kit.load(x, at)));
+    const Stmt* steps = kit.loop(step, 4, kit.build.if_then(inside, add, nullptr));
+    const Stmt* body =
+        kit.build.seq({all(sums, zero), steps, all(y, kit.load(sums, kit.ramp(kit.build.integer(0), 32)))});
+    Aligned<float> from(32), to(32);
+    for (std::size_t i = 0; i < 32; ++i) from[i] = static_cast<float>(i + 1);
+    run(kit.program(kit.build.alloc(sums, body)), {from.data(), to.data()});
+    for (i64 i = 0; i < 32; ++i) {
+      float steps_of_lane = std::clamp<float>(10 - static_cast<float>(i / 2), 0, 4);
+      EXPECT_EQ(to[i], i % 2 ? 0 : from[i] * steps_of_lane) << i;
+    }
+  }
+}
+
 TEST(LaneMasks, LanesAreKeptOnlyWhereTheyAreUsed) {
   LoweredKit kit;
   Build& b = kit.build;
