@@ -1,6 +1,7 @@
 // tracewright compile: an ONNX model as one C library, without trials or with the kernels of a database.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
@@ -89,6 +90,10 @@ int compile_file(const Options& options) {
                              {"least_memory_bytes", plan.least_memory_bytes},
                              {"weight_bytes", plan.weights.size()},
                              {"seconds", seconds}};
+  if (!options.choices.database.empty())
+    say(cat(std::ranges::count_if(made.plan.tasks, [](const ExportedTask& task) { return task.record > 0; }), " of ",
+            made.plan.tasks.size(), " kernels come from ", options.choices.database,
+            ", the others are chosen without trials"));
   if (!options.json)
     fmt::print("{}/lib{}.so: {} steps, {} kernels, weights {:.1f} MB, memory {:.2f} MB ({:.2f} at least), {:.1f} s\n",
                options.output, made.plan.library, plan.steps.size(), made.plan.tasks.size(),

@@ -50,6 +50,7 @@ const KernelArgument* find(const Tensors& tensors, const std::string& name, cons
 // Inputs that no file is given for are random. nullopt after a message.
 std::optional<std::vector<HostArray>> read_inputs(const Options& options, const Tensors& inputs) {
   std::vector<HostArray> arrays = random_inputs(inputs, options.choices.seed);
+  std::vector<bool> is_given(inputs.size());
   for (const std::string& text : options.inputs) {
     auto [name, path] = named_file(text, inputs);
     const KernelArgument* input = find(inputs, name, "--input");
@@ -61,7 +62,12 @@ std::optional<std::vector<HostArray>> read_inputs(const Options& options, const 
       return say(cat(path, " holds ", name_of(array->dtype), "[", join(array->shape, ", "), "], but `", name, "` is ",
                      name_of(input->dtype), "[", join(input->shape, ", "), "]")),
              std::nullopt;
-    arrays[static_cast<std::size_t>(input - inputs.data())] = std::move(*array);
+    std::size_t index = static_cast<std::size_t>(input - inputs.data());
+    arrays[index] = std::move(*array);
+    is_given[index] = true;
+  }
+  for (std::size_t i = 0; i < inputs.size() && !options.outputs.empty(); ++i) {
+    if (!is_given[i]) say(cat(inputs[i].name, ": no --input, so it has random numbers"));
   }
   return arrays;
 }

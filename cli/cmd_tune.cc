@@ -270,7 +270,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   }
   bool is_written = result.model_bytes.empty() || write_model_file(options.model_file, result.model_bytes);
   boost::json::array models;
-  if (exit_code_of(result) == Ok && worker.measurer)
+  if (result.error.empty() && !result.interrupted && worker.measurer)
     models = time_tuned_models(list, *database, tuning.rates, options.rewrites);
   if (options.json) {
     boost::json::object all = to_json(result);

@@ -55,7 +55,9 @@ std::optional<Record> best_record(Database& database, const TuneTask& task) {
 }
 
 std::string times_of(const Record& record) {
-  return show_times(record.host.ends_with(kColdCaches) ? record.median : record.seconds, record.cold);
+  // Where both are known, the time by which cold kernels are compared is the cold one.
+  bool has_both = record.host.ends_with(kColdCaches) && record.cold > 0;
+  return show_times(has_both ? record.median : record.seconds, record.cold);
 }
 
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record) {

@@ -233,7 +233,7 @@ function notes() {
   const thinned = data.tasks.some(task => task.dots.length < task.timed);
   return section('What the numbers mean', el('ul', {class: 'muted'},
     [
-      'Times are of one call. Those of tasks are what tuning measured, with data where the call before left them.',
+      'Times are of one call. Those of tasks are what tuning measured, with data where the call before left them, or with cold caches where the machine says so.',
       data.models.length > 0 ? 'Steps of a model were timed by themselves for this report: the shortest of repeated runs of all steps in turn.' : '',
       'The roof is the least time that the machine needs for the arithmetic, or for moving each byte of inputs and outputs once, whichever is longer. Data move at the bandwidth that was measured for data of their size. It bounds no kernel exactly: operations on padding count, and a busy machine is measured slower than it is, so more than 100 % is possible.',
       data.tasks.length > 0 ? 'The zero-trial kernel is the first trial: what the draft model chooses before anything is measured, or what a strategy without that model draws first.' : '',

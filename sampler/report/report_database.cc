@@ -29,7 +29,9 @@ DatabaseResult<Roof> roof_of(Database& database, const std::string& machine, con
   std::optional<Target> target = target_of_text(target_text);
   if (!target) return roof.source = "unknown: this version cannot read the target", roof;
   if (is_device(*target)) return described_roof(*target, machine);
-  auto stored = stored_roofs(database, machine);
+  std::string_view host = machine;  // whose kernels may have been timed with cold caches
+  if (host.ends_with(kColdCaches)) host.remove_suffix(kColdCaches.size());
+  auto stored = stored_roofs(database, machine_of(std::string(host)));
   if (!stored) return DatabaseError{stored.error()};
   if (!*stored) return roof.source = "unknown: `tracewright tune` on that machine measures and stores it", roof;
   return processor_roof(**stored, *target, machine, "measured by `tracewright tune`");

@@ -69,8 +69,11 @@ TEST_F(CompileCommand, ItsOutputsAreThoseOfTheOnnxTests) {
   auto expected = graph::read_onnx_tensor((data / "output_0.pb").string());
   ASSERT_TRUE(std::holds_alternative<HostArray>(input) && std::holds_alternative<HostArray>(expected));
   test::write_file(at("x.npy"), *npy_bytes(std::get<HostArray>(input)));
+  Finished without = run({"run", "out", "--output", "y.npy"});
+  EXPECT_NE(without.err.find("no --input, so it has random numbers"), std::string::npos) << without.err;
   Finished ran = run({"run", "out", "--input", "x.npy", "--output", "y.npy"});
   ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
   std::string error;
   std::optional<HostArray> found = read_npy(at("y.npy"), error);
   ASSERT_TRUE(found) << error;
@@ -123,6 +126,7 @@ TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
     Finished made =
         run({"compile", "linear.onnx", "--threads", "1", "--database", database, "--output", "out", "--check"});
     ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_NE(made.err.find("1 of 1 kernels come from " + database), std::string::npos) << made.err;
     boost::json::object manifest = boost::json::parse(test::read_file(at("out/manifest.json"))).as_object();
     EXPECT_TRUE(std::ranges::any_of(manifest.at("tasks").as_array(), [](const boost::json::value& task) {
       return task.as_object().contains("record") && task.at("record").is_number();

@@ -14,6 +14,7 @@
 #include "graph/passes/passes.h"
 #include "runtime/export/export.h"
 #include "sampler/models/compile_model.h"
+#include "sampler/search/trial.h"
 #include "support/graph_kit.h"
 #include "support/parsed.h"
 #include "support/run_program.h"
@@ -260,10 +261,11 @@ TEST_F(ReportOfDatabases, TheRoofIsThatOfTheMachineThatMeasured) {
     Database database = test::open_for_records(at("a.db"));
     add_trials(database, "gemm", {{"ok", 10, small_schedule(8, 0)}});
     add_trials(database, "gemm", {{"ok", 10, small_schedule(8, 0)}}, "Another CPU");
+    add_trials(database, "gemm", {{"ok", 10, small_schedule(8, 0)}}, cat(test::kMachine, ", Linux 6", kColdCaches));
     ASSERT_TRUE(database.save_model("machine roofs", test::kMachine, 1, to_text(roofs)));
   }
   Report report = report_of("a.db");
-  ASSERT_EQ(report.roofs.size(), 2u);
+  ASSERT_EQ(report.tasks.size(), 3u);
   const TaskReport& own = report.tasks[0];
   EXPECT_NEAR(own.bound.seconds, 2.0 * 64 * 64 * 32 / 50e9, 1e-12);
   EXPECT_TRUE(own.bound.by_arithmetic);
@@ -272,6 +274,8 @@ TEST_F(ReportOfDatabases, TheRoofIsThatOfTheMachineThatMeasured) {
   EXPECT_EQ(report.tasks[1].bound.seconds, 0);
   EXPECT_TRUE(json.at("tasks").at(1).at("share_of_roof").is_null());
   EXPECT_NE(report.roofs[1].source.find("tune"), std::string::npos);
+  // Caches that were cold belong to no other machine.
+  EXPECT_EQ(report.tasks[2].bound.seconds, own.bound.seconds);
 }
 
 // ---- the page
