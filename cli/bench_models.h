@@ -1,4 +1,4 @@
-// `bench` of ONNX models: each is compiled and timed in turn with other libraries.
+// The part of the subcommand bench that compiles ONNX models and times each in turn with other libraries.
 #pragma once
 #include <string>
 #include <vector>

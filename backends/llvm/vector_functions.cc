@@ -75,7 +75,7 @@ llvm::Value* VectorFunctions::smaller(double bound, llvm::Value* x) {
   return b_.CreateSelect(b_.CreateFCmpOLT(highest, x), highest, x);
 }
 
-// Of an exponent for which it is a normal number.
+// 2^exponent, which must be neither denormal nor infinite.
 llvm::Value* VectorFunctions::power_of_two(llvm::Value* exponent, llvm::Value* like) {
   return as_float(b_.CreateShl(b_.CreateAdd(exponent, bits(like, 127)), bits(like, 23)), like);
 }

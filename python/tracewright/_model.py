@@ -165,7 +165,7 @@ class Model:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
     def profile(self, seconds=1.0):
-        """The time of each kernel, the one that takes longest first, measured for about so many seconds."""
+        """The time of each kernel, the one that takes longest first, measured for about `seconds`."""
         found = _command.run_json(["run", self.folder, "--profile", "--seconds", str(seconds), "--threads",
                                    str(self.threads)])
         return [KernelTime(row["kernel"], row["seconds"], row["calls"], row["gflops"] or 0.0)

@@ -14,7 +14,7 @@ namespace tw {
 struct MachineRoofs {
   struct Peak {
     int vector_bits = 0;
-    double flops = 0;  // f32 operations a second of one thread with vectors of at most so many bits
+    double flops = 0;  // f32 operations a second of one thread that uses vectors up to this width
   };
   struct Level {
     double bytes = 0;      // that are read again and again
@@ -25,9 +25,9 @@ struct MachineRoofs {
   double memory_speed_up = 1;  // what all threads together gain at the last level
   bool operator==(const MachineRoofs&) const;
 
-  // Operations a second of so many threads; 0 = not known.
+  // f32 operations a second of all `threads` together; 0 = not known.
   double peak(int vector_bits, int threads) const;
-  // Bytes a second of so many threads at levels[level]. Caches belong to threads, memory to all.
+  // Bytes a second of all `threads` together at levels[level]. Caches belong to threads, memory to all.
   double bandwidth(std::size_t level, int threads) const;
 };
 
