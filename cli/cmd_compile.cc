@@ -9,11 +9,14 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/compile_to.h"
+#include "cli/devices.h"
+#include "cli/interrupt.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_library.h"
 #include "sampler/models/check_model.h"
+#include "sampler/models/cuda_kernels.h"
 
 namespace tw::cli {
 namespace {
@@ -71,6 +74,42 @@ int check(const Options& options, const graph::Graph& imported, boost::json::obj
   return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
 }
 
+// Of a model for `cuda`: each kernel in the emulator, whether there is a GPU or not.
+int check_by_emulation(const Options& options, const OpenedModel& model, const ExportPlan& plan,
+                       boost::json::object& report) {
+  std::vector<EmulationVerdict> verdicts =
+      emulate_kernels(plan, model.tasks, host_target().threads, [] { return stop_wanted.load(); });
+  if (stop_wanted) return Interrupted;
+  boost::json::array kernels;
+  std::size_t right = 0, wrong = 0;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const EmulationVerdict& verdict = verdicts[i];
+    bool is_right = verdict.kind == EmulationVerdict::Right, is_wrong = verdict.kind == EmulationVerdict::Wrong;
+    right += is_right, wrong += is_wrong;
+    kernels.push_back({{"name", plan.tasks[i].name},
+                       {"emulation", is_right   ? "right"
+                                     : is_wrong ? "wrong"
+                                                : "not checked"},
+                       {"message", verdict.message}});
+    if (!is_right)
+      say(cat(plan.tasks[i].name,
+              is_wrong ? ": WRONG in the emulator: " : ": not checked in the emulator: ", verdict.message));
+  }
+  if (!options.json) fmt::print("checked {} of {} kernels in the emulator\n", right, verdicts.size());
+  report["emulation"] = std::move(kernels);
+  return wrong > 0 ? WrongResults : Ok;
+}
+
+// What the target can be checked by: the emulator, the library itself where its device is there.
+int check_made(const Options& options, const OpenedModel& model, const ExportPlan& plan, boost::json::object& report) {
+  if (model.target.kind == TargetKind::Cuda) {
+    if (int code = check_by_emulation(options, model, plan, report); code != Ok) return code;
+    if (std::string missing = why_no_device(model.target); !missing.empty())
+      return say(cat("the library as a whole is not checked: ", missing)), Ok;
+  }
+  return check(options, model.imported, report);
+}
+
 int compile_file(const Options& options) {
   double begin = seconds_now();
   std::optional<OpenedModel> model = open_to_compile(options.choices);
@@ -100,7 +139,7 @@ int compile_file(const Options& options) {
                static_cast<double>(plan.weights.size()) * 1e-6, static_cast<double>(plan.memory_bytes) * 1e-6,
                static_cast<double>(plan.least_memory_bytes) * 1e-6, seconds);
   if (options.check && !made.has_library) say("without a library nothing is checked");
-  int code = !made.has_library ? Environment : options.check ? check(options, model->imported, report) : Ok;
+  int code = !made.has_library ? Environment : options.check ? check_made(options, *model, made.plan, report) : Ok;
   if (options.json) print_json(report);
   return code;
 }
@@ -113,11 +152,14 @@ int run_compile(int count, char** words) {
           "Compile an ONNX model to one C library: header, static and shared library, weights, manifest, traces.\n"
           "Kernels are chosen without trials, or taken from a database that `tune` has filled.",
           "examples:\n  tracewright compile resnet18.onnx --output resnet18 --check\n"
-          "  tracewright compile bert.onnx --shape input_ids=1,128 --threads 1 --output bert");
+          "  tracewright compile bert.onnx --shape input_ids=1,128 --threads 1 --output bert\n"
+          "  tracewright compile resnet18.onnx --target \"cuda -device=h100\" --output resnet18 --check");
   app.add_option("FILE", options.choices.file, "the model, ONNX").required();
   app.add_option("--output", options.output, "folder to write to");
   app.add_option("--shape", options.choices.shapes, "NAME=EXTENT,...: the shape of an input that the file leaves open");
   app.add_option("--threads", options.choices.threads, "that one inference uses").range(1, 1024);
+  app.add_option("--target", options.choices.target,
+                 "a device instead of this processor: `opencl`, `opencl -device=1`, `cuda -device=h100`");
   app.add_option("--database", options.choices.database, "take the fastest kernels from there, where it has some");
   app.add_option("--name", options.choices.name,
                  "of the library and prefix of its symbols; default: the name of the file");

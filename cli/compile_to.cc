@@ -1,5 +1,7 @@
 #include "cli/compile_to.h"
 
+#include <cstdio>
+
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/library_name.h"
@@ -7,6 +9,7 @@
 #include "cli/stored.h"
 #include "graph/passes/passes.h"
 #include "runtime/console/output.h"
+#include "runtime/export/export_device_model.h"
 #include "runtime/measure/machine_probe.h"
 #include "sampler/models/compile_model.h"
 
@@ -18,18 +21,32 @@ std::optional<MachineRates> rates_for(Database* database, int threads) {
   return rates_of(measure_machine(threads), threads);
 }
 
+// nullopt after a message.
+std::optional<Target> target_of(const CompileChoices& choices) {
+  Target target = host_target();
+  target.threads = choices.threads;
+  if (choices.target.empty()) return target;
+  Source source{"--target", choices.target};
+  Diagnostics diagnostics(source);
+  std::optional<Target> parsed = parse_target(choices.target, 0, diagnostics);
+  std::fputs(diagnostics.render().c_str(), stderr);
+  if (parsed && !is_device(*parsed))
+    return say("--target is for devices, `opencl` or `cuda`; without it the model is for this processor"), std::nullopt;
+  return parsed;
+}
+
 }  // namespace
 
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices) {
+  std::optional<Target> target = target_of(choices);
+  if (!target) return std::nullopt;
   std::optional<graph::Graph> imported = open_graph(choices.file, choices.shapes);
   if (!imported) return std::nullopt;
   std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
   if (!rewrites) return std::nullopt;
   graph::Graph graph = graph::simplified(*imported, rewrites->modules());
-  Target target = host_target();
-  target.threads = choices.threads;
-  ModelTasks tasks = model_tasks(graph, target);
-  return OpenedModel{std::move(*imported), std::move(graph), target, std::move(tasks)};
+  ModelTasks tasks = model_tasks(graph, *target);
+  return OpenedModel{std::move(*imported), std::move(graph), *target, std::move(tasks)};
 }
 
 int compile_to(const OpenedModel& model, const CompileChoices& choices, const std::string& folder,
@@ -37,7 +54,9 @@ int compile_to(const OpenedModel& model, const CompileChoices& choices, const st
   std::optional<Database> database;
   if (!choices.database.empty() && !(database = open_database(choices.database, DatabaseMode::Read)))
     return Environment;
-  std::optional<MachineRates> rates = rates_for(database ? &*database : nullptr, choices.threads);
+  bool is_for_device = is_device(model.target);
+  std::optional<MachineRates> rates =
+      is_for_device ? MachineRates() : rates_for(database ? &*database : nullptr, choices.threads);
   if (!rates) return Environment;
   catch_interrupts();
   ModelOptions how{.library = library_name_of(choices.name.empty() ? choices.file : choices.name),
@@ -50,7 +69,7 @@ int compile_to(const OpenedModel& model, const CompileChoices& choices, const st
   std::string error;
   std::optional<ExportPlan> plan = compile_model(model.graph, model.tasks, how, error);
   if (!plan) return say(error), stop_wanted ? Interrupted : TargetMissed;
-  ExportResult written = write_export(*plan, folder);
+  ExportResult written = is_for_device ? write_device_model(*plan, model.target, folder) : write_export(*plan, folder);
   if (!written.note.empty()) say(written.note);
   if (!written.error.empty()) return say(written.error), Environment;
   out.plan = std::move(*plan);

@@ -15,6 +15,7 @@ struct CompileChoices {
   std::string file;      // the model
   std::string name;      // of the library; "" = that of the file
   std::string database;  // of tuned kernels; "" = none
+  std::string target;    // "opencl", "cuda -device=h100"; "" = this processor
   std::vector<std::string> shapes, rewrites;
   int threads = 1;  // that one inference uses
   u64 seed = 0;     // of the search

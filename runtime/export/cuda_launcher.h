@@ -4,7 +4,9 @@
  */
 #ifndef TRACEWRIGHT_CUDA_LAUNCHER_H
 #define TRACEWRIGHT_CUDA_LAUNCHER_H
+#ifndef TRACEWRIGHT_CUDA_DRIVER_H /* which declares what is used here */
 #include <cuda.h>
+#endif
 #include <stdlib.h>
 
 typedef struct {

@@ -207,8 +207,10 @@ int run_program(const std::vector<std::string>& words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-// Joins objects and source into the libraries that are wanted.
-void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& result) {
+}  // namespace
+
+void make_libraries(const ExportPlan& plan, const std::vector<std::string>& own_objects,
+                    const std::vector<std::string>& flags, ExportFolder& folder, ExportResult& result) {
   std::error_code ignored;
   std::filesystem::create_directories(folder.at("objects"), ignored);  // a model may have no kernels
   std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o",
@@ -221,7 +223,7 @@ void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& 
   }
   if (code == 0) folder.add(glue_name);
   std::vector<std::string> objects{glue};
-  for (const ExportedTask& task : plan.tasks) objects.push_back(folder.at("objects/" + task.name + ".o"));
+  for (const std::string& object : own_objects) objects.push_back(folder.at(object));
   std::string archive = cat("lib", plan.library, ".a"), shared = cat("lib", plan.library, ".so");
   if (code == 0 && plan.make_static) {
     std::vector<std::string> words{"ar", "rcsD", folder.at(archive)};
@@ -232,14 +234,13 @@ void make_libraries(const ExportPlan& plan, ExportFolder& folder, ExportResult& 
   if (code == 0 && plan.make_shared) {
     std::vector<std::string> words{"cc", "-shared", "-o", folder.at(shared)};
     words.insert(words.end(), objects.begin(), objects.end());
-    words.insert(words.end(), {"-lm", "-Wl,-soname," + shared});
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.push_back("-Wl,-soname," + shared);
     code = run_program(words);
     if (code == 0) folder.add(shared);
   }
   if (code != 0) result.error = "cc or ar failed, see above";
 }
-
-}  // namespace
 
 std::string kernel_symbol(const std::string& library, const std::string& task) {
   return cat(library, "_", task, "_kernel");
@@ -329,7 +330,9 @@ ExportResult write_export(const ExportPlan& plan, const std::string& path) {
     result.note = cat("the kernels are for ", target.triple, ": compile ", plan.library,
                       ".c for it and link it with objects/*.o");
   } else {
-    make_libraries(plan, folder, result);
+    std::vector<std::string> objects;
+    for (const ExportedTask& task : plan.tasks) objects.push_back("objects/" + task.name + ".o");
+    make_libraries(plan, objects, {"-lm"}, folder, result);
   }
   if (result.error.empty()) folder.publish();
   return result;

@@ -3,21 +3,13 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
-#include "backends/cuda/nvrtc.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
+#include "runtime/export/device_tables.h"
 #include "runtime/export/export_files.h"
 
 namespace tw {
 namespace {
-
-std::vector<const KernelArgument*> arguments_with(const std::vector<KernelArgument>& arguments, bool packed) {
-  std::vector<const KernelArgument*> out;
-  for (const KernelArgument& argument : arguments) {
-    if ((argument.role == ArgumentRole::Packed) == packed) out.push_back(&argument);
-  }
-  return out;
-}
 
 // What OpenCL and CUDA hosts write differently.
 struct Host {
@@ -29,8 +21,6 @@ struct Host {
   const char* about;                             // how to use the library
   const char* include;
   const char* on_create;  // what `create` does
-  bool counts_items;      // grids in work-items, not in groups
-  bool has_dynamic;       // launches say how much shared memory they give
 };
 constexpr Host kOpenCl = {
     .prefix = "tw_cl",
@@ -48,8 +38,6 @@ constexpr Host kOpenCl = {
         "dense and row-major.",
     .include = "#ifndef CL_TARGET_OPENCL_VERSION\n#define CL_TARGET_OPENCL_VERSION 120\n#endif\n#include <CL/cl.h>\n",
     .on_create = "Compiles for a device. NULL with an OpenCL error code in *error.",
-    .counts_items = true,
-    .has_dynamic = false,
 };
 constexpr Host kCuda = {
     .prefix = "tw_cuda",
@@ -67,8 +55,6 @@ constexpr Host kCuda = {
         "row-major, aligned as cuMemAlloc does.",
     .include = "#include <cuda.h>\n",
     .on_create = "Loads the machine code into the current context. NULL with the driver's code in *error.",
-    .counts_items = false,
-    .has_dynamic = true,
 };
 
 // ", cl_mem X, cl_mem Y": what the caller passes; packed operands belong to the kernel object.
@@ -97,50 +83,6 @@ std::string argument_comment(const std::vector<KernelArgument>& arguments) {
                ", row-major, ", argument->bytes, " bytes\n");
   }
   return out;
-}
-
-// C string literals, one per line of text.
-std::string as_literals(const std::string& text) {
-  std::string out, line;
-  for (char c : text) {
-    if (c == '\\' || c == '"') line += '\\';
-    if (c != '\n') {
-      line += c;
-      continue;
-    }
-    out += cat("    \"", line, "\\n\"\n");
-    line.clear();
-  }
-  return line.empty() ? out : out + cat("    \"", line, "\"\n");
-}
-
-// A C array of bytes, aligned as machine code wants to be.
-std::string as_bytes(const std::string& name, const std::string& bytes) {
-  std::string out = cat("static const unsigned char ", name, "[] __attribute__((aligned(16))) = {");
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    out += cat(i % 32 == 0 ? "\n    " : "", static_cast<int>(static_cast<unsigned char>(bytes[i])), ",");
-  return out + "\n};\n";
-}
-
-std::string launch_tables(const Host& host, const std::string& name, const std::vector<KernelLaunch>& launches,
-                          const char* entry) {
-  std::string out, rows;
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    const KernelLaunch& launch = launches[i];
-    std::vector<std::string> pointers;
-    for (const KernelLaunch::Pointer& p : launch.pointers)
-      pointers.push_back(cat("{", p.is_scratch ? 1 : 0, ", ", p.at, ", ", p.bytes, "}"));
-    out += cat("static const ", host.prefix, "_pointer ", name, "_", entry, "_", i, "[] = {", join(pointers, ", "),
-               "};\n");
-    std::array<i64, 3> g = launch.groups;
-    const auto& t = launch.threads;
-    for (std::size_t d = 0; d < 3 && host.counts_items; ++d) g[d] *= t[d];
-    rows += cat("    {\"", launch.name, "\", {", g[0], ", ", g[1], ", ", g[2], "}, {", t[0], ", ", t[1], ", ", t[2],
-                "}, ", host.has_dynamic ? cat(launch.dynamic_shared_bytes, ", ") : "", launch.pointers.size(), ", ",
-                name, "_", entry, "_", i, "},\n");
-  }
-  if (launches.empty()) return "";
-  return out + cat("static const ", host.prefix, "_launch ", name, "_", entry, "_launches[] = {\n", rows, "};\n");
 }
 
 std::string entry_function(const Host& host, const std::string& name, const KernelManifest& manifest, bool is_run) {
@@ -178,19 +120,7 @@ std::string create_functions(const Host& host, const std::string& name) {
 std::string task_source(const Host& host, const ExportPlan& plan, const ExportedTask& task, const std::string& binary) {
   const KernelManifest& manifest = task.kernel.manifest;
   std::string name = cat(plan.library, "_", task.name);
-  std::vector<std::string> packed;
-  for (const KernelArgument* argument : arguments_with(manifest.prepack, true))
-    packed.push_back(std::to_string(argument->bytes));
-  std::string out = cat("/* ", task.name, " */\n", launch_tables(host, name, manifest.prepack_launches, "prepack"),
-                        launch_tables(host, name, manifest.run_launches, "run"));
-  if (!packed.empty()) out += cat("static const size_t ", name, "_packed[] = {", join(packed, ", "), "};\n");
-  if (!binary.empty()) out += as_bytes(name + "_code", binary);
-  out +=
-      cat("static const ", host.prefix, "_table ", name, "_table = {\n",
-          binary.empty() ? as_literals(task.kernel.code) : cat("    ", name, "_code"), "    ,\n    ",
-          manifest.scratch_shared_bytes, ", ", packed.size(), ", ", packed.empty() ? "NULL" : name + "_packed", ", {",
-          manifest.prepack_launches.size(), ", ", manifest.run_launches.size(), "}, {",
-          manifest.prepack_launches.empty() ? "NULL" : name + "_prepack_launches", ", ", name, "_run_launches}};\n\n");
+  std::string out = cat("/* ", task.name, " */\n", kernel_tables(task.target.kind, name, task.kernel, binary));
   out += cat("struct ", name, " {\n  ", host.prefix, "_kernel* inner;\n};\n\n", create_functions(host, name));
   if (!manifest.prepack.empty()) out += entry_function(host, name, manifest, false);
   out += entry_function(host, name, manifest, true);
@@ -237,50 +167,10 @@ std::string host_source(const Host& host, const ExportPlan& plan, const std::vec
 
 std::string manifest_text(const ExportPlan& plan, const std::vector<std::string>& binaries) {
   boost::json::array tasks;
-  const char* extension = plan.tasks[0].target.kind == TargetKind::Cuda ? ".cu" : ".cl";
-  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-    const ExportedTask& task = plan.tasks[i];
-    const KernelManifest& manifest = task.kernel.manifest;
-    boost::json::object row{
-        {"name", task.name},
-        {"doc", task.doc},
-        {"target", to_string(task.target)},
-        {"source", cat("sources/", task.name, extension)},
-        {"trace", cat("traces/", task.name, ".tw")},
-        {"scratch_bytes", manifest.scratch_shared_bytes},
-        {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
-        {"prepack",
-         {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
-    add_measurement(row, task);
-    if (!task.binary.bytes.empty())
-      row["binary"] = {
-          {"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};
-    if (!binaries[i].empty()) row["cubin"] = cat("cubins/", task.name, ".cubin");
-    tasks.push_back(std::move(row));
-  }
+  for (std::size_t i = 0; i < plan.tasks.size(); ++i)
+    tasks.push_back(device_task_entry(plan.tasks[i], !binaries[i].empty()));
   boost::json::object out{{"format", 1}, {"tracewright", TW_VERSION}, {"library", plan.library}, {"tasks", tasks}};
   return boost::json::serialize(out) + "\n";
-}
-
-// Machine code of every task for `cuda`, empty strings for others. Where NVRTC fails `problem` says why, and all are
-// empty.
-std::vector<std::string> machine_code(const ExportPlan& plan, std::string& problem) {
-  std::vector<std::string> out(plan.tasks.size());
-  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
-    const ExportedTask& task = plan.tasks[i];
-    if (task.target.kind != TargetKind::Cuda) continue;
-    std::optional<cuda::Compiled> compiled = cuda::compile(task.kernel.code, task.target.arch, problem);
-    if (!compiled)
-      return problem = cat("without machine code and launcher: ", problem), std::vector<std::string>(plan.tasks.size());
-    out[i] = std::move(compiled->cubin);
-  }
-  return out;
-}
-
-std::string launcher_of(bool is_opencl) {
-  if (!is_opencl) return std::string(embedded_file("runtime/export/cuda_launcher.h"));
-  return cat(embedded_file("backends/opencl/build_options.h"), embedded_file("backends/opencl/binary_tag.h"),
-             embedded_file("runtime/export/opencl_launcher.h"));
 }
 
 }  // namespace
@@ -289,14 +179,17 @@ ExportResult write_device_export(const ExportPlan& plan, const std::string& path
   TW_CHECK(!plan.tasks.empty(), "an export without tasks");
   ExportResult result;
   ExportFolder folder(path, result);
-  bool is_opencl = plan.tasks[0].target.kind == TargetKind::OpenCl;
+  TargetKind kind = plan.tasks[0].target.kind;
+  bool is_opencl = kind == TargetKind::OpenCl;
   std::vector<std::string> binaries = machine_code(plan, result.note);
   bool good = folder.write("manifest.json", manifest_text(plan, binaries));
   if (result.note.empty()) {
     const Host& host = is_opencl ? kOpenCl : kCuda;
     good = good && folder.write(plan.library + ".h", host_header(host, plan)) &&
            folder.write(plan.library + ".c", host_source(host, plan, binaries)) &&
-           folder.write(host.launcher, launcher_of(is_opencl));
+           folder.write(host.launcher, launcher_text(kind));
+  } else {
+    result.note = cat("without machine code and launcher: ", result.note);
   }
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const ExportedTask& task = plan.tasks[i];

@@ -56,6 +56,11 @@ class ExportFolder {
   bool is_published_ = false;
 };
 
+// Compiles the library's C file and joins it with object files of the folder into the libraries that the plan wants.
+// `flags`: of the linker, for the shared one. What is missing is in the result's note, a failure in its error.
+void make_libraries(const ExportPlan& plan, const std::vector<std::string>& objects,
+                    const std::vector<std::string>& flags, ExportFolder& folder, ExportResult& result);
+
 // A source file that is built into the program, by its path in the tree.
 std::string embedded_file(std::string_view path);
 // Where a kernel was measured: the record and the time.

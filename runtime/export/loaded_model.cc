@@ -49,7 +49,14 @@ LoadedModel::LoadedModel(const ModelLibrary& model, const std::vector<HostArray>
   }
   double begin = seconds_now();
   if (int32_t code = create(library_.weights().c_str(), threads, &context_)) problem_ = why_not_created(code);
+  if (auto in_words = library_.find<ModelProblem>("problem"); !problem_.empty() && in_words && *in_words())
+    problem_ += cat(": ", in_words());
   create_seconds_ = seconds_now() - begin;
+}
+
+std::string LoadedModel::why_not_run() const {
+  auto problem = library_.find<ModelProblem>("problem");
+  return problem && *problem() ? cat("a kernel failed: ", problem()) : "a kernel failed";
 }
 
 bool LoadedModel::run() {

@@ -60,6 +60,7 @@ class LoadedModel {
   LoadedModel(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads);
   const std::string& problem() const { return problem_; }  // "" if it can be run
   bool run();                                              // false if a kernel failed
+  std::string why_not_run() const;                         // of a run that failed
   const void* output(std::size_t index) const { return library_.out().get()[index]; }
   double create_seconds() const { return create_seconds_; }
 

@@ -12,10 +12,14 @@ using ModelDestroy = void (*)(void* context);
 using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, void* const* outputs,
                                      tw_parallel_for parallel_for, void* pool);
 
+using ModelProblem = const char* (*)();  // of devices: what went wrong in this thread's latest call
+
 // In words what a ModelCreate returned other than 0.
 inline const char* why_not_created(int32_t code) {
   return code == 1   ? "this CPU lacks instructions that the model uses"
          : code == 2 ? "the file of weights cannot be read or belongs to another model"
+         : code == 6 ? "there is no such device, or no driver for it"
+         : code == 7 ? "the device's driver refuses what it is asked for"
                      : "there is not enough memory";
 }
 

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
@@ -75,7 +76,7 @@ int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
   LoadedModel loaded(model, inputs, threads);
   if (!loaded.problem().empty()) return text = loaded.problem(), 1;
   std::vector<double> times{loaded.create_seconds()};
-  if (!loaded.run()) return text = "a kernel failed", 1;
+  if (!loaded.run()) return text = loaded.why_not_run(), 1;
   for (double end = seconds_now() + seconds; seconds_now() < end;) {
     double start = seconds_now();
     loaded.run();
@@ -121,11 +122,17 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
 
 ModelPlace place_of(const boost::json::value& entry) {
   std::string_view name(entry.at(0).as_string());
-  for (ModelPlace::Where where :
-       {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory, ModelPlace::Where::Weights}) {
+  for (ModelPlace::Where where : {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory,
+                                  ModelPlace::Where::Weights, ModelPlace::Where::Packed}) {
     if (name == name_of(where)) return {where, entry.at(1).to_number<i64>()};
   }
   throw std::runtime_error("an unknown place");
+}
+
+// The target that the manifests of models for devices state; "" of others.
+std::string device_of(const boost::json::object& manifest) {
+  const boost::json::value* target = manifest.if_contains("target");
+  return target ? std::string(target->as_string()) : "";
 }
 
 // Every buffer begins in what it is a part of.
@@ -135,6 +142,7 @@ void check_places(const ModelLibrary& model, i64 weight_bytes) {
       i64 end = place.where == ModelPlace::Where::Input    ? std::ssize(model.inputs)
                 : place.where == ModelPlace::Where::Output ? std::ssize(model.outputs)
                 : place.where == ModelPlace::Where::Memory ? model.memory_bytes + 1
+                : place.where == ModelPlace::Where::Packed ? std::numeric_limits<i64>::max()
                                                            : weight_bytes + 1;
       if (place.at < 0 || place.at >= end) throw std::runtime_error("a place that is nowhere");
     }
@@ -145,6 +153,7 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
   const boost::json::value& model = manifest.at("model");
   ModelLibrary out{.folder = folder,
                    .name = std::string(manifest.at("library").as_string()),
+                   .device = device_of(manifest),
                    .inputs = tensors_of(model.at("inputs")),
                    .outputs = tensors_of(model.at("outputs")),
                    .memory_bytes = model.at("memory_bytes").to_number<i64>()};
@@ -155,6 +164,7 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
     out.steps.push_back(std::move(step));
   }
   for (const boost::json::value& task : manifest.at("tasks").as_array()) {
+    if (!out.device.empty()) break;
     const boost::json::value& scratch = task.at("scratch");
     out.scratch_bytes = std::max(out.scratch_bytes, scratch.at("shared_bytes").to_number<i64>());
     out.scratch_worker_bytes = std::max(out.scratch_worker_bytes, scratch.at("bytes_per_worker").to_number<i64>());
@@ -228,6 +238,9 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
 
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error) {
+  if (!model.device.empty())
+    return error = cat("kernels of a library for `", model.device, "` cannot be timed one by one"),
+           std::vector<double>();
   std::optional<std::string> text =
       text_of_child([&](std::string& own) { return time_in_child(model, inputs, threads, seconds, own); }, error);
   std::vector<double> times(model.steps.size());

@@ -17,6 +17,7 @@ struct ModelLibrary {
     double flops = 0;
   };
   std::string folder, name;
+  std::string device;  // the target, where it is no processor; else ""
   std::vector<KernelArgument> inputs, outputs;
   std::vector<Step> steps;
   i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
@@ -38,8 +39,8 @@ struct ModelRun {
 // Calls the model once, and then again for about `seconds`. `inputs`: an array for each input, of its shape and type.
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds = 0);
 
-// The shortest time of each step, in order, where all steps are run again and again for about `seconds`. On failure
-// nothing, and why in `error`.
+// Not of libraries for devices. The shortest time of each step, in order, where all steps are run again and again for
+// about `seconds`. On failure nothing, and why in `error`.
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error);
 

@@ -24,16 +24,17 @@ std::string place(const ModelPlace& place) {
       return cat("outputs[", place.at, "]");
     case ModelPlace::Where::Weights:
       return cat("w + ", place.at);
-    case ModelPlace::Where::Memory:
+    default:
       break;
   }
   return cat("m + ", place.at);
 }
 
-// A name of the file inside of a comment.
+}  // namespace
+
 std::string comment_text(std::string name) {
   for (char& c : name) {
-    if (c == '*' || c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ') c = '_';
+    if (c == '*' || c == '/' || c == '\\' || c == '"' || static_cast<unsigned char>(c) < ' ') c = '_';
   }
   return name;
 }
@@ -48,6 +49,8 @@ std::string tensor_lines(const std::vector<KernelArgument>& tensors, const char*
   }
   return out;
 }
+
+namespace {
 
 std::string filled(std::string text, const ExportPlan& plan) {
   const ModelPlan& model = *plan.model;
@@ -85,34 +88,11 @@ void $NAME_destroy($NAME_context* context);
 )c";
 
 constexpr const char* kDefinitions = R"c(
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct $NAME_context {
   char *weights, *memory, *scratch;
 };
-
-static char* map_weights(const char* path) {
-  static const char expected[] = "$DIGEST";
-  struct stat about;
-  char* found = NULL;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return NULL;
-  if (fstat(file, &about) == 0 && about.st_size == $FILE_BYTES) {
-    void* mapped = mmap(NULL, $FILE_BYTES, PROT_READ, MAP_SHARED, file, 0);
-    if (mapped != MAP_FAILED) found = (char*)mapped;
-  }
-  close(file);
-  if (found && memcmp(found, expected, sizeof expected) != 0) {
-    munmap(found, $FILE_BYTES);
-    found = NULL;
-  }
-  return found;
-}
 
 static char* take(size_t bytes) {
   void* memory = NULL;
@@ -126,7 +106,7 @@ int32_t $NAME_create(const char* weights_file, int workers, $NAME_context** cont
   if (!supported) return $NAME_UNSUPPORTED_CPU;
   made = ($NAME_context*)calloc(1, sizeof *made);
   if (!made) return $NAME_NO_MEMORY;
-  made->weights = map_weights(weights_file);
+  made->weights = tw_map_weights(weights_file, "$DIGEST", $FILE_BYTES);
   if (!made->weights) return $NAME_destroy(made), $NAME_NO_WEIGHTS;
   made->memory = take($MEMORY_BYTES);
   made->scratch = take(scratch);
@@ -165,7 +145,7 @@ std::string scratch_definition(const ExportPlan& plan) {
 }  // namespace
 
 const char* name_of(ModelPlace::Where where) {
-  constexpr const char* names[] = {"input", "output", "memory", "weights"};
+  constexpr const char* names[] = {"input", "output", "memory", "weights", "packed", "sources"};
   return names[static_cast<int>(where)];
 }
 
@@ -183,7 +163,8 @@ std::string model_declarations(const ExportPlan& plan) {
 
 std::string model_definitions(const ExportPlan& plan) {
   const ModelPlan& model = *plan.model;
-  std::string out = cat(scratch_definition(plan), filled(kDefinitions, plan), "\n", signature(plan.library), " {\n",
+  std::string out = cat(embedded_file("runtime/export/map_weights.h"), scratch_definition(plan),
+                        filled(kDefinitions, plan), "\n", signature(plan.library), " {\n",
                         "  char *m = context->memory, *w = context->weights, *s = context->scratch;\n",
                         "  int32_t code = 0;\n  int i;\n", "  for (i = 0; i < ", model.inputs.size(),
                         "; ++i) {\n    if (is_misaligned(inputs[i])) return ", plan.library,

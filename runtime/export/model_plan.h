@@ -13,11 +13,12 @@ struct ExportPlan;
 
 // Where a buffer is while a model runs.
 struct ModelPlace {
-  enum class Where : u8 { Input, Output, Memory, Weights };
+  // Of devices only, Packed: what is packed there when a model is created; Sources: weights that serve for that alone.
+  enum class Where : u8 { Input, Output, Memory, Weights, Packed, Sources };
   Where where = Where::Memory;
   i64 at = 0;  // index of the input or output, else an offset in bytes
 };
-const char* name_of(ModelPlace::Where where);  // "input", "output", "memory", "weights"
+const char* name_of(ModelPlace::Where where);  // "input", "output", "memory", "weights", "packed", "sources"
 
 struct ModelStep {
   std::string name;                 // of what is computed, for people
@@ -38,12 +39,21 @@ struct ModelPlan {
   i64 memory_bytes = 0;           // of what steps hand on
   i64 least_memory_bytes = 0;     // that no other plan can do with: the most that is needed at one time
   std::string weights;            // all constants as kernels want them, at their offsets; it begins with a digest
+  // Of devices: prepack entry points that run once, with a buffer for each argument, and what they write. The weights
+  // are then as the model has them, and end with those that are read here only.
+  std::vector<ModelStep> packings;
+  i64 packed_bytes = 0, source_bytes = 0;
 };
 
 // In front of the constants in the file of weights, so that a library knows its own.
 inline constexpr i64 kWeightsHeaderBytes = 64;
 // The header of a file of these weights, without it.
 std::string weights_header(std::string_view weights);
+
+// A name of the file, without what would end a comment or a literal of C.
+std::string comment_text(std::string name);
+// Lines of a comment: a tensor each. `what`: the name of the array.
+std::string tensor_lines(const std::vector<KernelArgument>& tensors, const char* what);
 
 // Declarations for the header of an export, definitions for its source, and the manifest's entry.
 std::string model_declarations(const ExportPlan& plan);

@@ -5,10 +5,12 @@
  */
 #ifndef TRACEWRIGHT_OPENCL_LAUNCHER_H
 #define TRACEWRIGHT_OPENCL_LAUNCHER_H
+#ifndef TRACEWRIGHT_OPENCL_DRIVER_H /* which declares what is used here */
 #ifndef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
 #include <CL/cl.h>
+#endif
 #include <stdlib.h>
 
 typedef struct {

@@ -5,8 +5,10 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "runtime/export/export_device_model.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
+#include "sampler/models/device_packings.h"
 #include "sampler/models/memory_plan.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
@@ -18,12 +20,14 @@ namespace {
 using graph::Group;
 using graph::ValueId;
 
-i64 aligned(i64 bytes) { return (bytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT; }
+// Of places in memory and weights.
+std::size_t alignment_for(const Target& target) { return is_device(target) ? kDeviceAlignment : TW_ALIGNMENT; }
 
 // Constants in the file of weights, each once.
 class WeightFile {
  public:
-  WeightFile(const graph::Graph& graph, const graph::FusedGraph& fused) : graph_(graph), fused_(fused) {}
+  WeightFile(const graph::Graph& graph, const graph::FusedGraph& fused, const Target& target)
+      : graph_(graph), fused_(fused), is_for_device_(is_device(target)), alignment_(alignment_for(target)) {}
 
   // A constant as the graph has it.
   i64 raw(ValueId value) {
@@ -44,6 +48,12 @@ class WeightFile {
     }
     auto known = packed_.find({task, sources});
     if (known != packed_.end()) return known->second;
+    if (is_for_device_) {
+      std::vector<const HostArray*> arrays;
+      for (ValueId source : sources) arrays.push_back(graph_.values[source].data.get());
+      const std::string& name = graph_.values[group.outputs[0]].name;
+      return packed_[{task, sources}] = packings_.add(name, task, kernel.manifest, arrays);
+    }
     LoadedObject object = load_object(kernel.code, error);
     if (!error.empty()) return std::nullopt;
     std::vector<AlignedBytes> memory;
@@ -73,19 +83,25 @@ class WeightFile {
     return static_cast<std::size_t>(std::stoul(argument.name.substr(1)));
   }
 
-  std::string take() { return std::move(bytes_); }
+  void finish(ModelPlan& plan) {
+    plan.weights = std::move(bytes_);
+    packings_.finish(plan);
+  }
 
  private:
   // Offsets count from the begin of the file, where the header is.
   i64 add(const void* bytes, std::size_t count) {
     std::size_t at = bytes_.size();
     bytes_.append(static_cast<const char*>(bytes), count);
-    bytes_.resize(static_cast<std::size_t>(aligned(static_cast<i64>(bytes_.size()))), '\0');
+    bytes_.resize((bytes_.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
     return static_cast<i64>(at) + kWeightsHeaderBytes;
   }
 
   const graph::Graph& graph_;
   const graph::FusedGraph& fused_;
+  bool is_for_device_;
+  std::size_t alignment_;
+  DevicePackings packings_;
   std::map<ValueId, i64> raw_;
   std::map<std::pair<std::size_t, std::vector<ValueId>>, std::vector<i64>> packed_;
   std::string bytes_;
@@ -93,8 +109,14 @@ class WeightFile {
 
 class Planner {
  public:
-  Planner(const graph::Graph& graph, const ModelTasks& tasks, const std::vector<ExportedTask>& kernels)
-      : graph_(graph), tasks_(tasks), fused_(tasks.fused), kernels_(kernels), weights_(graph, tasks.fused) {}
+  Planner(const graph::Graph& graph, const ModelTasks& tasks, const std::vector<ExportedTask>& kernels,
+          const Target& target)
+      : graph_(graph),
+        tasks_(tasks),
+        fused_(tasks.fused),
+        kernels_(kernels),
+        target_(target),
+        weights_(graph, tasks.fused, target) {}
 
   std::optional<ModelPlan> run(std::string& error) {
     for (ValueId input : graph_.inputs) plan_.inputs.push_back(argument(input, ArgumentRole::Input));
@@ -112,7 +134,7 @@ class Planner {
       if (from.where == ModelPlace::Where::Output && from.at == static_cast<i64>(i)) continue;
       plan_.copies.push_back({from, i});
     }
-    plan_.weights = weights_.take();
+    weights_.finish(plan_);
     return std::move(plan_);
   }
 
@@ -148,11 +170,12 @@ class Planner {
     }
     std::vector<StorageNeed> list;
     for (const auto& [value, need] : needs) list.push_back(need);
-    StoragePlan storage = plan_memory(list, TW_ALIGNMENT);
+    i64 alignment = static_cast<i64>(alignment_for(target_));
+    StoragePlan storage = plan_memory(list, alignment);
     std::size_t next = 0;
     for (const auto& [value, need] : needs) places_[value] = {ModelPlace::Where::Memory, storage.offsets[next++]};
     plan_.memory_bytes = storage.bytes;
-    plan_.least_memory_bytes = least_bytes(list, TW_ALIGNMENT);
+    plan_.least_memory_bytes = least_bytes(list, alignment);
   }
 
   ModelPlace place(ValueId value) {
@@ -185,7 +208,8 @@ class Planner {
           step.buffers.push_back(place(group.constants[index]));
           break;
         case ArgumentRole::Packed:
-          step.buffers.push_back({ModelPlace::Where::Weights, packed[next_packed++]});
+          step.buffers.push_back(
+              {is_device(target_) ? ModelPlace::Where::Packed : ModelPlace::Where::Weights, packed[next_packed++]});
           break;
         case ArgumentRole::Output:
           step.buffers.push_back(place(group.outputs[next_output++]));
@@ -200,6 +224,7 @@ class Planner {
   const ModelTasks& tasks_;
   const graph::FusedGraph& fused_;
   const std::vector<ExportedTask>& kernels_;
+  const Target& target_;
   WeightFile weights_;
   std::map<ValueId, ModelPlace> places_;  // by memory
   ModelPlan plan_;
@@ -230,7 +255,7 @@ std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTa
     if (!kernels[i]) return error = cat(tasks.tasks[i].name, ": ", errors[i]), std::nullopt;
     plan.tasks.push_back(std::move(*kernels[i]));
   }
-  plan.model = Planner(graph, tasks, plan.tasks).run(error);
+  plan.model = Planner(graph, tasks, plan.tasks, options.target).run(error);
   if (!plan.model) return std::nullopt;
   return plan;
 }

@@ -1,33 +1,43 @@
 #include "sampler/models/zero_trial.h"
 
+#include "sampler/models/cuda_kernels.h"
 #include "sampler/search/first_kernel.h"
 #include "sampler/tasks/export_task.h"
 #include "sampler/tasks/load_list.h"
 #include "sampler/tasks/rebuild.h"
 
 namespace tw {
+namespace {
 
-std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
-                                              const ModelOptions& options, std::string& error) {
-  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set("cpu"), library, task.target,
-                                              error, 1, options.stop);
+// Without instructions where no rule applies.
+std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& library, const ModelOptions& options,
+                                 std::string& error) {
+  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set(name_of(task.target.kind)),
+                                              library, task.target, error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
   space.feature_target.rates = options.rates;
   KnownCandidates known;
   SearchStats stats;
   RoundOptions how{.stop = options.stop};
-  Trace trace;
-  if (std::optional<Candidate> first =
-          find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats)) {
-    Result<Trace> found = full_trace(space, *first, &error);
-    if (!found) return error = to_string(found.rejected()), std::nullopt;
-    trace = std::move(*found);
-  }
-  std::optional<Rebuilt> rebuilt = rebuild(task.program, trace, task.target, error);
+  std::optional<Candidate> first = find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats);
+  if (!first) return Trace();
+  Result<Trace> found = full_trace(space, *first, &error);
+  if (!found) return error = to_string(found.rejected()), std::nullopt;
+  return std::move(*found);
+}
+
+}  // namespace
+
+std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
+                                              const ModelOptions& options, std::string& error) {
+  std::optional<Trace> trace = task.target.kind == TargetKind::Cuda
+                                   ? first_cuda_trace(task, library, options.seed, error)
+                                   : first_trace(task, library, options, error);
+  std::optional<Rebuilt> rebuilt = trace ? rebuild(task.program, *trace, task.target, error) : std::nullopt;
   std::optional<Kernel> kernel =
       rebuilt ? compile(*rebuilt, task.target, kernel_symbol(options.library, task.name), error) : std::nullopt;
   if (!kernel) return std::nullopt;
-  TraceFile file{TW_VERSION, key_of(task).target, task.program, trace};
+  TraceFile file{TW_VERSION, key_of(task).target, task.program, *trace};
   return ExportedTask{.name = task.name,
                       .doc = export_doc(task.program.program),
                       .kernel = std::move(*kernel),

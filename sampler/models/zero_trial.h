@@ -7,7 +7,8 @@
 
 namespace tw {
 
-// By the rules `cpu`. Nothing, and why in `error`. The untuned program where no rule applies.
+// By the rule set of the target's kind; for `cuda` what first_cuda_trace() finds. Nothing, and why in `error`. The
+// untuned program where no rule applies, which on a device is one work-item.
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
                                               const ModelOptions& options, std::string& error);
 

@@ -1,0 +1,148 @@
+/* CUDA for the library of a compiled model: functions of the driver, which is opened when a model is created, so that
+ * the library is compiled and linked without <cuda.h> and without a GPU. Declared as far as they are used, by NVIDIA's
+ * documented interface of CUDA 12. Then a device of it: its memory and copies, for device_model.h. In C99, for a copy
+ * beside each library, where cuda_launcher.h and device_model.h stand behind it.
+ */
+#ifndef TRACEWRIGHT_CUDA_DRIVER_H
+#define TRACEWRIGHT_CUDA_DRIVER_H
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int CUresult, CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct tw_cuda_context_s* CUcontext;
+typedef struct tw_cuda_stream_s* CUstream;
+typedef struct tw_cuda_module_s* CUmodule;
+typedef struct tw_cuda_function_s* CUfunction;
+
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2 };
+enum { CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8, CU_STREAM_NON_BLOCKING = 1 };
+
+static struct {
+  CUresult (*init)(unsigned);
+  CUresult (*get_device)(CUdevice*, int);
+  CUresult (*retain_context)(CUcontext*, CUdevice);
+  CUresult (*release_context)(CUdevice);
+  CUresult (*set_context)(CUcontext);
+  CUresult (*create_stream)(CUstream*, unsigned);
+  CUresult (*destroy_stream)(CUstream);
+  CUresult (*wait_for_stream)(CUstream);
+  CUresult (*allocate)(CUdeviceptr*, size_t);
+  CUresult (*release)(CUdeviceptr);
+  CUresult (*copy_in)(CUdeviceptr, const void*, size_t, CUstream);
+  CUresult (*copy_out)(void*, CUdeviceptr, size_t, CUstream);
+  CUresult (*load_module)(CUmodule*, const void*);
+  CUresult (*unload_module)(CUmodule);
+  CUresult (*get_function)(CUfunction*, CUmodule, const char*);
+  CUresult (*set_attribute)(CUfunction, int, int);
+  CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
+                     void**);
+} tw_cu;
+
+/* The names by which cuda_launcher.h calls them. */
+#define cuMemAlloc tw_cu.allocate
+#define cuMemFree tw_cu.release
+#define cuModuleLoadData tw_cu.load_module
+#define cuModuleUnload tw_cu.unload_module
+#define cuModuleGetFunction tw_cu.get_function
+#define cuFuncSetAttribute tw_cu.set_attribute
+#define cuLaunchKernel tw_cu.launch
+
+static char tw_driver_problem[160]; /* why there is no driver; "" = there is one */
+
+/* In the library path, and where containers, WSL and NixOS have it. */
+static void* tw_driver_library(void) {
+  static const char* const names[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+                                      "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib64-nvidia/libcuda.so.1",
+                                      "/run/opengl-driver/lib/libcuda.so.1"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    void* library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+  }
+  return NULL;
+}
+
+static void tw_driver_open(void) {
+  const struct {
+    const char* name;
+    void* to;
+  } functions[] = {{"cuInit", &tw_cu.init},
+                   {"cuDeviceGet", &tw_cu.get_device},
+                   {"cuDevicePrimaryCtxRetain", &tw_cu.retain_context},
+                   {"cuDevicePrimaryCtxRelease_v2", &tw_cu.release_context},
+                   {"cuCtxSetCurrent", &tw_cu.set_context},
+                   {"cuStreamCreate", &tw_cu.create_stream},
+                   {"cuStreamDestroy_v2", &tw_cu.destroy_stream},
+                   {"cuStreamSynchronize", &tw_cu.wait_for_stream},
+                   {"cuMemAlloc_v2", &tw_cu.allocate},
+                   {"cuMemFree_v2", &tw_cu.release},
+                   {"cuMemcpyHtoDAsync_v2", &tw_cu.copy_in},
+                   {"cuMemcpyDtoHAsync_v2", &tw_cu.copy_out},
+                   {"cuModuleLoadData", &tw_cu.load_module},
+                   {"cuModuleUnload", &tw_cu.unload_module},
+                   {"cuModuleGetFunction", &tw_cu.get_function},
+                   {"cuFuncSetAttribute", &tw_cu.set_attribute},
+                   {"cuLaunchKernel", &tw_cu.launch}};
+  void* library = tw_driver_library();
+  if (!library) {
+    strcpy(tw_driver_problem, "there is no CUDA driver (libcuda.so.1): it comes with the driver of an NVIDIA GPU");
+    return;
+  }
+  for (size_t i = 0; i < sizeof functions / sizeof functions[0]; ++i) {
+    void* found = dlsym(library, functions[i].name);
+    if (!found) snprintf(tw_driver_problem, sizeof tw_driver_problem, "the CUDA driver lacks %s", functions[i].name);
+    memcpy(functions[i].to, &found, sizeof found);
+  }
+  if (!tw_driver_problem[0] && tw_cu.init(0) != CUDA_SUCCESS)
+    strcpy(tw_driver_problem, "the CUDA driver does not start");
+}
+
+typedef struct {
+  CUcontext context;
+  CUdevice device;
+  CUstream queue;
+} tw_device;
+typedef CUdeviceptr tw_memory;
+
+/* Before other calls, on each thread. 0, or the driver's code; so all below. */
+static int tw_device_enter(tw_device* device) { return tw_cu.set_context(device->context); }
+static int tw_device_open(tw_device* device, int index) {
+  CUresult error = tw_cu.get_device(&device->device, index);
+  if (error == CUDA_SUCCESS) error = tw_cu.retain_context(&device->context, device->device);
+  if (error == CUDA_SUCCESS) error = tw_device_enter(device);
+  return error == CUDA_SUCCESS ? tw_cu.create_stream(&device->queue, CU_STREAM_NON_BLOCKING) : error;
+}
+static void tw_device_close(tw_device* device) {
+  if (device->queue) tw_cu.destroy_stream(device->queue);
+  if (device->context) tw_cu.release_context(device->device);
+}
+static int tw_device_wait(tw_device* device) { return tw_cu.wait_for_stream(device->queue); }
+
+static int tw_memory_take(tw_device* device, size_t bytes, tw_memory* memory) {
+  return (void)device, tw_cu.allocate(memory, bytes > 0 ? bytes : 1);
+}
+static void tw_memory_give(tw_memory memory) { tw_cu.release(memory); }
+/* A part of memory, to be given back. */
+static int tw_memory_part(tw_memory memory, size_t at, size_t bytes, tw_memory* part) {
+  return (void)bytes, *part = memory + at, 0;
+}
+static void tw_memory_part_give(tw_memory part) { (void)part; }
+/* Copies behind what was begun before. What is copied from the host stays there until tw_device_wait(). */
+static int tw_memory_write(tw_device* device, tw_memory memory, const void* from, size_t bytes) {
+  return bytes > 0 ? tw_cu.copy_in(memory, from, bytes, device->queue) : 0;
+}
+static int tw_memory_read(tw_device* device, tw_memory memory, size_t at, void* to, size_t bytes) {
+  return bytes > 0 ? tw_cu.copy_out(to, memory + at, bytes, device->queue) : 0;
+}
+
+#define TW_MODEL_TABLE tw_cuda_table
+#define TW_MODEL_KERNEL tw_cuda_kernel
+#define TW_MODEL_RESULT CUresult
+#define TW_MODEL_CREATE(table, of, error) tw_cuda_create(table, error)
+#define TW_MODEL_FREE tw_cuda_free
+#define TW_MODEL_LAUNCH tw_cuda_launch_all
+#endif
