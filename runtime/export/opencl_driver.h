@@ -6,6 +6,7 @@
 #ifndef TRACEWRIGHT_OPENCL_DRIVER_H
 #define TRACEWRIGHT_OPENCL_DRIVER_H
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,6 +83,21 @@ static struct {
 
 static char tw_driver_problem[160]; /* why there is no driver; "" = there is one */
 
+/* Device number `index`, counted over all platforms; NULL if there are not so many. */
+static cl_device_id tw_device_numbered(int index) {
+  enum { MOST = 16 };
+  cl_platform_id platforms[MOST];
+  cl_device_id devices[MOST];
+  cl_uint platform_count = 0, count = 0;
+  if (index < 0 || tw_cl.get_platforms(MOST, platforms, &platform_count) != CL_SUCCESS) return NULL;
+  for (cl_uint p = 0; p < platform_count && p < MOST; ++p) {
+    if (tw_cl.get_devices(platforms[p], CL_DEVICE_TYPE_ALL, MOST, devices, &count) != CL_SUCCESS) continue;
+    if ((cl_uint)index < count) return index < MOST ? devices[index] : NULL;
+    index -= (int)count;
+  }
+  return NULL;
+}
+
 static void tw_driver_open(void) {
   const struct {
     const char* name;
@@ -117,6 +133,8 @@ static void tw_driver_open(void) {
     if (!found) snprintf(tw_driver_problem, sizeof tw_driver_problem, "OpenCL lacks %s", functions[i].name);
     memcpy(functions[i].to, &found, sizeof found);
   }
+  /* Drivers may start at the first question, and not all of them bear two at a time then. */
+  if (!tw_driver_problem[0]) tw_device_numbered(INT_MAX);
 }
 
 typedef struct {
@@ -125,21 +143,6 @@ typedef struct {
   cl_command_queue queue;
 } tw_device;
 typedef cl_mem tw_memory;
-
-/* Device number `index`, counted over all platforms; NULL if there are not so many. */
-static cl_device_id tw_device_numbered(int index) {
-  enum { MOST = 16 };
-  cl_platform_id platforms[MOST];
-  cl_device_id devices[MOST];
-  cl_uint platform_count = 0, count = 0;
-  if (index < 0 || tw_cl.get_platforms(MOST, platforms, &platform_count) != CL_SUCCESS) return NULL;
-  for (cl_uint p = 0; p < platform_count && p < MOST; ++p) {
-    if (tw_cl.get_devices(platforms[p], CL_DEVICE_TYPE_ALL, MOST, devices, &count) != CL_SUCCESS) continue;
-    if ((cl_uint)index < count) return index < MOST ? devices[index] : NULL;
-    index -= (int)count;
-  }
-  return NULL;
-}
 
 /* 0, or the driver's code; so all below. */
 static int tw_device_open(tw_device* device, int index) {

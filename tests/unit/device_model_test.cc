@@ -1,0 +1,368 @@
+// Whole models for devices. OpenCL: libraries that run on a real device, if there is one, give what the interpreter
+// gives, and planted faults are noticed. CUDA: the library compiles, opens a driver (a stub of it), and wrong kernels
+// are found in the emulator.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "dsl/base/text.h"
+#include "graph/passes/passes.h"
+#include "runtime/export/export_device_model.h"
+#include "runtime/export/model_library.h"
+#include "runtime/lists/npy.h"
+#include "sampler/models/check_model.h"
+#include "sampler/models/compile_model.h"
+#include "sampler/models/cuda_kernels.h"
+#include "support/graph_kit.h"
+#include "support/nvrtc.h"
+#include "support/opencl_device.h"
+#include "support/random_graph.h"
+#include "support/run_program.h"
+#include "support/support.h"
+
+namespace tw {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+using Ints = std::vector<i64>;
+
+Target target_for(TargetKind kind) {
+  Target target;
+  std::string text = kind == TargetKind::Cuda ? "cuda -device=a100" : "opencl";
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> parsed = parse_target(text, 0, diagnostics);
+  EXPECT_TRUE(parsed) << diagnostics.render();
+  return parsed.value_or(target);
+}
+
+class Builder : public test::GraphKit {
+ public:
+  ValueId random(const Ints& shape) {
+    HostArray array = HostArray::zeros(DType::F32, shape);
+    for (i64 i = 0; i < array.elements(); ++i) array.set(i, rng_.uniform() - 0.5);
+    return builder.constant("c", std::move(array));
+  }
+  ValueId plus(ValueId x, const Ints& shape, const Ints& of) { return add("add", {}, {x, spread(random(of), shape)}); }
+
+ private:
+  Rng rng_{7};
+};
+
+// Convolution, bias, relu, pooling, a dense layer, softmax.
+Graph convolutional() {
+  Builder b;
+  ValueId x = b.input({2, 3, 12, 12});
+  Ints ones{1, 1};
+  x = b.add("conv", {{"strides", ones}, {"before", ones}, {"after", ones}, {"dilations", ones}, {"groups", i64{1}}},
+            {x, b.random({8, 3, 3, 3})});
+  x = b.add("relu", {}, {b.plus(x, {2, 8, 12, 12}, {8, 1, 1})});
+  x = b.add("max_pool",
+            {{"window", Ints{2, 2}},
+             {"strides", Ints{2, 2}},
+             {"before", Ints{0, 0}},
+             {"after", Ints{0, 0}},
+             {"dilations", ones}},
+            {x});
+  x = b.add("reshape", {{"R", Ints{2, 288}}}, {x});
+  x = b.plus(b.add("matmul", {}, {x, b.random({288, 10})}), {2, 10}, {10});
+  return b.finish(b.add("softmax", {{"axis", i64{1}}}, {x}));
+}
+
+// Two heads of attention on six words, with a residual and a norm.
+Graph attention() {
+  Builder b;
+  Ints rows{6, 16}, heads{6, 2, 8};
+  ValueId x = b.input(rows);
+  auto projected = [&](const Ints& order) {
+    ValueId all = b.plus(b.add("matmul", {}, {x, b.random({16, 16})}), rows, {16});
+    return b.add("transpose", {{"order", order}}, {b.add("reshape", {{"R", heads}}, {all})});
+  };
+  ValueId query = projected({1, 0, 2}), key = projected({1, 2, 0}), value = projected({1, 0, 2});
+  ValueId weights = b.add("softmax", {{"axis", i64{2}}}, {b.add("matmul", {}, {query, key})});
+  ValueId mixed = b.add("transpose", {{"order", Ints{1, 0, 2}}}, {b.add("matmul", {}, {weights, value})});
+  mixed = b.add("matmul", {}, {b.add("reshape", {{"R", rows}}, {mixed}), b.random({16, 16})});
+  ValueId sum = b.add("add", {}, {x, mixed});
+  HostArray epsilon = HostArray::zeros(DType::F32, {});
+  epsilon.set(0, 1e-5);
+  ValueId normal = b.add("standardize", {{"first", i64{1}}}, {sum, b.builder.constant("e", epsilon)});
+  return b.finish(b.plus(normal, rows, {16}));
+}
+
+struct Compiled {
+  Graph imported;
+  ModelTasks tasks;
+  ExportPlan plan;
+  std::vector<HostArray> inputs, expected;
+};
+
+Compiled compiled(Graph graph, TargetKind kind) {
+  Compiled out{std::move(graph), {}, {}, {}, {}};
+  Target target = target_for(kind);
+  Graph simple = graph::simplified(out.imported);
+  out.tasks = model_tasks(simple, target);
+  std::string error;
+  auto plan = compile_model(simple, out.tasks, {.library = "net", .target = target}, error);
+  EXPECT_TRUE(plan) << error;
+  if (plan) out.plan = std::move(*plan);
+  out.inputs = random_inputs(out.imported, 3);
+  auto expected = graph::evaluate(out.imported, out.inputs, error);
+  EXPECT_TRUE(expected) << error;
+  if (expected) out.expected = std::move(*expected);
+  return out;
+}
+
+// The folder of a library, and what it gives.
+class Written {
+ public:
+  Written(const ExportPlan& plan, TargetKind kind) {
+    ExportResult written = write_device_model(plan, target_for(kind), folder.path());
+    EXPECT_EQ(written.error + written.note, "");
+  }
+  ModelRun run(const std::vector<HostArray>& inputs) const {
+    std::string error;
+    std::optional<ModelLibrary> library = open_model(folder.path(), error);
+    EXPECT_TRUE(library) << error;
+    return library ? run_model(*library, inputs, 1) : ModelRun{};
+  }
+  test::TemporaryDirectory folder;
+};
+
+bool is_wrong(const std::vector<HostArray>& expected, const std::vector<HostArray>& found) {
+  if (expected.size() != found.size()) return true;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ModelDifference off = difference(expected[i], found[i]);
+    if (off.largest > 1e-5 && off.is_wrong(most_relative(expected[i].dtype))) return true;
+  }
+  return false;
+}
+
+bool is_wrong(const Compiled& model, const ExportPlan& plan) {
+  ModelRun run = Written(plan, TargetKind::OpenCl).run(model.inputs);
+  EXPECT_EQ(run.error, "");
+  return is_wrong(model.expected, run.outputs);
+}
+
+class OpenClModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+};
+
+TEST_F(OpenClModel, NetworksGiveWhatTheInterpreterGives) {
+  Compiled images = compiled(convolutional(), TargetKind::OpenCl), words = compiled(attention(), TargetKind::OpenCl);
+  EXPECT_FALSE(is_wrong(images, images.plan));
+  EXPECT_FALSE(is_wrong(words, words.plan));
+}
+
+TEST_F(OpenClModel, RandomGraphsGiveWhatTheInterpreterGives) {
+  test::Seeds seeds = test::seeds_from_environment(3);
+  for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
+    Compiled model = compiled(test::random_graph(Rng(static_cast<u64>(seed))), TargetKind::OpenCl);
+    ASSERT_TRUE(model.plan.model) << "TW_SEED=" << seed;
+    EXPECT_FALSE(is_wrong(model, model.plan)) << "TW_SEED=" << seed << "\n" << to_string(model.imported);
+  }
+}
+
+// Outputs that no kernel makes, and models without kernels.
+TEST_F(OpenClModel, OutputsMayBeInputsConstantsAndViews) {
+  Builder b;
+  ValueId x = b.input({4, 6}), c = b.random({2, 3}), y = b.add("relu", {}, {x});
+  b.builder.output(x, "same \" */");
+  b.builder.output(c, "constant");
+  b.builder.output(y, "made");
+  b.builder.output(y, "made_again");
+  b.builder.output(b.add("reshape", {{"R", Ints{24}}}, {y}), "made_view");
+  Compiled model = compiled(b.builder.finish(), TargetKind::OpenCl);
+  EXPECT_FALSE(is_wrong(model, model.plan));
+  Builder none;
+  Compiled empty =
+      compiled(none.finish(none.add("reshape", {{"R", Ints{24}}}, {none.input({4, 6})})), TargetKind::OpenCl);
+  ASSERT_TRUE(empty.plan.tasks.empty());
+  EXPECT_FALSE(is_wrong(empty, empty.plan));
+}
+
+// Equal layers share a kernel; each has its own packed weights.
+Graph layers(int count) {
+  Builder b;
+  ValueId x = b.input({8, 32});
+  for (int i = 0; i < count; ++i) x = b.add("hyperbolic_tangent", {}, {b.add("matmul", {}, {x, b.random({32, 32})})});
+  return b.finish(x);
+}
+
+TEST_F(OpenClModel, WrongPlansAreNoticed) {
+  Compiled model = compiled(layers(3), TargetKind::OpenCl);
+  ASSERT_EQ(model.plan.tasks.size(), 1u);
+  ASSERT_EQ(model.plan.model->packings.size(), 3u) << "the first kernel of a product packs its weights";
+  ASSERT_FALSE(is_wrong(model, model.plan));
+  auto with = [&](auto&& change) {
+    ExportPlan plan = model.plan;
+    change(*plan.model);
+    return is_wrong(model, plan);
+  };
+  EXPECT_TRUE(with([](ModelPlan& plan) {
+    plan.memory_bytes += kDeviceAlignment;
+    plan.steps[0].buffers.back().at += kDeviceAlignment;
+  })) << "a place that is off";
+  EXPECT_TRUE(with([](ModelPlan& plan) { plan.steps.erase(plan.steps.begin() + 1); })) << "a step is left out";
+  EXPECT_TRUE(with([](ModelPlan& plan) { std::swap(plan.steps[0].buffers, plan.steps[1].buffers); })) << "wrong order";
+  EXPECT_TRUE(with([](ModelPlan& plan) { plan.packings.pop_back(); })) << "weights that nothing packs";
+  EXPECT_TRUE(with([](ModelPlan& plan) { std::swap(plan.packings[0].buffers[0], plan.packings[1].buffers[0]); }))
+      << "weights of another layer";
+}
+
+TEST_F(OpenClModel, WhatIsNotThereIsSaid) {
+  Compiled model = compiled(layers(1), TargetKind::OpenCl);
+  Written written(model.plan, TargetKind::OpenCl);
+  std::string path = written.folder.path() + "/net.weights", bytes = test::read_file(path);
+  bytes[0] ^= 1;
+  test::write_file(path, bytes);
+  EXPECT_EQ(written.run(model.inputs).error, "the file of weights cannot be read or belongs to another model");
+  Target far = target_for(TargetKind::OpenCl);
+  far.device = 99;
+  test::TemporaryDirectory folder;
+  ASSERT_EQ(write_device_model(model.plan, far, folder.path()).error, "");
+  std::string error;
+  std::optional<ModelLibrary> library = open_model(folder.path(), error);
+  ASSERT_TRUE(library) << error;
+  std::string why = run_model(*library, model.inputs, 1).error;
+  EXPECT_NE(why.find("there is no such device"), std::string::npos) << why;
+  EXPECT_NE(why.find("opening device 99"), std::string::npos) << why;
+  EXPECT_TRUE(time_steps(*library, model.inputs, 1, 0.1, error).empty());
+  EXPECT_NE(error.find("cannot be timed one by one"), std::string::npos) << error;
+}
+
+// A program of its own, with threads that each have a context; it needs neither headers of OpenCL nor its loader to be
+// compiled and linked.
+TEST_F(OpenClModel, ALibraryRunsInAProgramOfItsOwn) {
+  Compiled model = compiled(layers(2), TargetKind::OpenCl);
+  Written written(model.plan, TargetKind::OpenCl);
+  const std::string folder = written.folder.path();
+  auto text = [](const HostArray& array) { return std::string(array.bytes.begin(), array.bytes.end()); };
+  test::write_file(folder + "/x", text(model.inputs[0]));
+  test::write_file(folder + "/y", text(model.expected[0]));
+  test::write_file(folder + "/main.c", R"c(#include "net.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+static float x[8 * 32], y[8 * 32];
+static void* work(void* found) {
+  net_context* context = NULL;
+  const void* inputs[] = {x};
+  void* outputs[] = {found};
+  if (net_create("net.weights", 1, &context)) return puts(net_problem()), found;
+  for (int i = 0; i < 10; ++i) {
+    if (net_run(context, inputs, outputs, NULL, NULL)) return puts(net_problem()), found;
+  }
+  net_destroy(context);
+  return NULL;
+}
+int main(void) {
+  static float found[2][8 * 32];
+  pthread_t threads[2];
+  FILE *in = fopen("x", "rb"), *out = fopen("y", "rb");
+  if (!in || !out || fread(x, sizeof x, 1, in) != 1 || fread(y, sizeof y, 1, out) != 1) return puts("no data"), 1;
+  for (int t = 0; t < 2; ++t) pthread_create(&threads[t], NULL, work, found[t]);
+  for (int t = 0; t < 2; ++t) pthread_join(threads[t], NULL);
+  for (int i = 0; i < 2 * 8 * 32; ++i) {
+    if (!(fabsf(found[0][i] - y[i % (8 * 32)]) < 1e-5f)) return printf("%d: %g, expected %g\n", i, found[0][i], y[i % 256]), 1;
+  }
+  return puts("right"), 0;
+}
+)c");
+  test::Finished compiled_own = test::run_program(
+      {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "libnet.a", "-ldl", "-lpthread", "-lm"},
+      {.folder = folder});
+  ASSERT_EQ(compiled_own.code, 0) << compiled_own.err;
+  test::Finished ran = test::run_program({"./main"}, {.folder = folder});
+  EXPECT_EQ(ran.out, "right\n") << ran.err;
+  compiled_own = test::run_program(
+      {"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-c", "net.c"}, {.folder = folder});
+  EXPECT_EQ(compiled_own.code, 0) << compiled_own.err;
+}
+
+class CudaModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+};
+
+bool is_there(const EmulationVerdict& verdict) { return verdict.report.status != EmulationStatus::Unavailable; }
+
+// What a kernel computes in the place of `from`, in its source.
+void plant(ExportedTask& task, const std::string& from, const std::string& to) {
+  std::size_t at = task.kernel.code.find(from);
+  ASSERT_NE(at, std::string::npos) << task.kernel.code;
+  task.kernel.code.replace(at, from.size(), to);
+}
+
+TEST_F(CudaModel, AWrongKernelIsFoundInTheEmulator) {
+  Compiled model = compiled(convolutional(), TargetKind::Cuda);
+  ASSERT_TRUE(model.plan.model);
+  std::vector<EmulationVerdict> verdicts = emulate_kernels(model.plan, model.tasks, 2);
+  if (!is_there(verdicts[0])) GTEST_SKIP() << verdicts[0].message;
+  for (std::size_t i = 0; i < verdicts.size(); ++i)
+    EXPECT_EQ(verdicts[i].kind, EmulationVerdict::Right) << model.plan.tasks[i].name << ": " << verdicts[i].message;
+  auto softmax =
+      std::ranges::find_if(model.plan.tasks, [](const ExportedTask& task) { return task.name == "softmax"; });
+  ASSERT_NE(softmax, model.plan.tasks.end());
+  plant(*softmax, "exp", "1.01f * exp");
+  verdicts = emulate_kernels(model.plan, model.tasks, 2);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    bool is_planted = model.plan.tasks[i].name == "softmax";
+    EXPECT_EQ(verdicts[i].kind, is_planted ? EmulationVerdict::Wrong : EmulationVerdict::Right) << verdicts[i].message;
+    EXPECT_EQ(verdicts[i].message.starts_with("wrong result"), is_planted) << verdicts[i].message;
+  }
+}
+
+// The stub of the driver computes a product wherever a kernel is launched: what is tested is that the right bytes get
+// to the right parameters and back.
+TEST_F(CudaModel, ALibraryRunsOnADriver) {
+  Builder b;
+  ValueId x = b.builder.input("x", {DType::F32, {19, 13}}), w = b.builder.input("w", {DType::F32, {13, 24}});
+  Compiled model = compiled(b.finish(b.add("matmul", {}, {x, w})), TargetKind::Cuda);
+  ASSERT_TRUE(model.plan.model);
+  ASSERT_EQ(model.plan.tasks[0].kernel.manifest.run_launches.size(), 1u);
+  Written written(model.plan, TargetKind::Cuda);
+  test::Finished strict =
+      test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-c", "net.c"},
+                        {.folder = written.folder.path()});
+  EXPECT_EQ(strict.code, 0) << strict.err;
+  if (!test::has_cuda_driver()) {
+    std::string why = written.run(model.inputs).error;
+    EXPECT_NE(why.find("there is no such device, or no driver for it: there is no CUDA driver"), std::string::npos)
+        << why;
+  }
+  std::string stub = TW_BINARY_DIR "/tests/cuda_stub";
+  std::vector<std::string> words{"run", "."};
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::string name = model.plan.model->inputs[i].name;
+    test::write_file(written.folder.path() + "/" + name + ".npy", *npy_bytes(model.inputs[i]));
+    words.insert(words.end(), {"--input", name + "=" + name + ".npy"});
+  }
+  words.insert(words.end(), {"--output", "y.npy"});
+  auto run_with = [&](const std::string& fault) {
+    return test::tracewright(words, {.folder = written.folder.path(),
+                                     .environment = {"LD_LIBRARY_PATH=" + stub, "TW_STUB_GEMM=19,24,13", fault}});
+  };
+  test::Finished ran = run_with("TW_STUB_UNUSED=1");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::string error;
+  std::optional<HostArray> found = read_npy(written.folder.path() + "/y.npy", error);
+  ASSERT_TRUE(found) << error;
+  EXPECT_FALSE(is_wrong(model.expected, {*found}));
+  for (const auto& [fault, why] : {std::pair("init", "the CUDA driver does not start"),
+                                   std::pair("memory", "memory of the device: the driver answers 2"),
+                                   std::pair("illegal", "the driver answers 700")}) {
+    ran = run_with(cat("TW_STUB_FAULT=", fault));
+    EXPECT_EQ(ran.code, 3) << fault;
+    EXPECT_NE(ran.err.find(why), std::string::npos) << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace tw
