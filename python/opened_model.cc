@@ -27,6 +27,7 @@ OpenedModel::OpenedModel(const std::string& library, const std::string& name, co
   create_ = reinterpret_cast<ModelCreate>(dlsym(handle_, (name + "_create").c_str()));
   destroy_ = reinterpret_cast<ModelDestroy>(dlsym(handle_, (name + "_destroy").c_str()));
   run_ = reinterpret_cast<ModelRunFunction>(dlsym(handle_, (name + "_run").c_str()));
+  problem_ = reinterpret_cast<ModelProblem>(dlsym(handle_, (name + "_problem").c_str()));
   try {
     if (!create_ || !destroy_ || !run_) throw std::runtime_error(library + " lacks the functions of a model");
     idle_.push_back(make_context());
@@ -44,7 +45,7 @@ OpenedModel::~OpenedModel() {
 OpenedModel::Context OpenedModel::make_context() const {
   Context made;
   if (int32_t code = create_(weights_.c_str(), threads_, &made.context))
-    throw std::runtime_error(why_not_created(code));
+    throw std::runtime_error(why_not_created(code) + (problem_ ? std::string(": ") + problem_() : ""));
   made.owner = getpid();
   if (threads_ > 1 && !(made.pool = tw_pool_create(threads_, nullptr))) {
     destroy_(made.context);
@@ -59,16 +60,20 @@ OpenedModel::Context OpenedModel::take_context() {
     while (!idle_.empty()) {
       Context context = idle_.back();
       idle_.pop_back();
-      if (!context.pool || context.owner == getpid()) return context;
-      destroy_(context.context);  // a process that was forked lacks the threads; its copy of the pool is left as it is
+      bool survives_fork = !context.pool && !problem_;
+      if (survives_fork || context.owner == getpid()) return context;
+      // A process that was forked lacks the threads, and its copy of the pool is left as it is; so is what belongs to
+      // the driver of a device.
+      if (!problem_) destroy_(context.context);
     }
   }
   return make_context();
 }
 
 void OpenedModel::destroy(const Context& context) const {
-  if (context.pool && context.owner == getpid()) tw_pool_destroy(context.pool);
-  destroy_(context.context);
+  bool is_own = context.owner == getpid();
+  if (context.pool && is_own) tw_pool_destroy(context.pool);
+  if (is_own || !problem_) destroy_(context.context);
 }
 
 void OpenedModel::run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) {
@@ -79,7 +84,9 @@ void OpenedModel::run(const std::vector<const void*>& inputs, const std::vector<
     std::lock_guard lock(mutex_);
     idle_.push_back(context);
   }
-  if (code != 0) throw std::runtime_error("a kernel of the model failed with code " + std::to_string(code));
+  if (code != 0)
+    throw std::runtime_error("a kernel of the model failed with code " + std::to_string(code) +
+                             (problem_ ? std::string(": ") + problem_() : ""));
 }
 
 }  // namespace tw::python

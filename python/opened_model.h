@@ -41,6 +41,7 @@ class OpenedModel {
   ModelCreate create_ = nullptr;
   ModelDestroy destroy_ = nullptr;
   ModelRunFunction run_ = nullptr;
+  ModelProblem problem_ = nullptr;  // of devices only
   std::mutex mutex_;
   std::vector<Context> idle_;
 };

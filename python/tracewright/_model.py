@@ -185,13 +185,15 @@ def _threads_of(manifest):
     return most
 
 
-def compile(model, *, shapes=None, threads=None, database=None, rewrites=None, output=None, check=False):
+def compile(model, *, shapes=None, threads=None, target=None, database=None, rewrites=None, output=None,
+            check=False):
     """Compiles a model: a path to an ONNX file, its bytes, or an onnx.ModelProto. Returns a Model.
 
     shapes: a dict of the shapes of inputs that the file leaves open. threads: that one call uses; None = all that this
-    process may use. database: take the fastest kernels from there, where it has some. rewrites: files of rewritings of
-    graphs (docs/models.md), a path or a list. output: the folder to write to; None = one that is removed with the
-    Model. check: compare with the model as it was imported, on random inputs.
+    process may use. target: a device, as "opencl" or "cuda -device=h100"; None = this processor. database: take the
+    fastest kernels from there, where it has some. rewrites: files of rewritings of graphs (docs/models.md), a path or a
+    list. output: the folder to write to; None = one that is removed with the Model. check: compare with the model as it
+    was imported, on random inputs.
 
     Raises Error with all that is wrong, each with the node of the model. Kernels are those that a tune would measure
     first: nothing is measured, which takes seconds.
@@ -202,6 +204,7 @@ def compile(model, *, shapes=None, threads=None, database=None, rewrites=None, o
         with _command.model_file(model) as path:
             words = ["compile", path, "--output", folder, *_command.shape_flags(shapes)]
             words += ["--threads", str(threads)] if threads else []
+            words += ["--target", target] if target else []
             words += ["--database", os.fspath(database)] if database else []
             words += ["--check"] if check else []
             for file in [rewrites] if isinstance(rewrites, (str, os.PathLike)) else rewrites or []:
