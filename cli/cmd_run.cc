@@ -172,8 +172,8 @@ int run_library(const Options& options, const ModelLibrary& model, const Data& d
 
 int run_folder(const Options& options) {
   const CompileChoices& choices = options.choices;
-  if (!choices.shapes.empty() || !choices.rewrites.empty() || !choices.database.empty())
-    return say("--shape, --rewrites and --database are for an ONNX file, which is compiled first"), Usage;
+  if (!choices.shapes.empty() || !choices.rewrites.empty() || !choices.database.empty() || !choices.target.empty())
+    return say("--shape, --rewrites, --target and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
   std::optional<ModelLibrary> model = open_model(choices.file, error);
   if (!model) return say(error), Usage;
@@ -230,6 +230,7 @@ int run_run(int count, char** words) {
   app.add_flag("--json", options.json, "with --profile: print one JSON object");
   app.add_option("--shape", choices.shapes,
                  "of an ONNX file: NAME=EXTENT,...: the shape of an input that it leaves open");
+  app.add_option("--target", choices.target, "of an ONNX file: a device instead of this processor, as for `compile`");
   app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
   app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");

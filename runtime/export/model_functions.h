@@ -14,13 +14,15 @@ using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, v
 
 using ModelProblem = const char* (*)();  // of devices: what went wrong in this thread's latest call
 
+inline constexpr int32_t kModelNoDevice = 6;  // of ModelCreate: there is none, or no driver
+
 // In words what a ModelCreate returned other than 0.
 inline const char* why_not_created(int32_t code) {
-  return code == 1   ? "this CPU lacks instructions that the model uses"
-         : code == 2 ? "the file of weights cannot be read or belongs to another model"
-         : code == 6 ? "there is no such device, or no driver for it"
-         : code == 7 ? "the device's driver refuses what it is asked for"
-                     : "there is not enough memory";
+  return code == 1                ? "this CPU lacks instructions that the model uses"
+         : code == 2              ? "the file of weights cannot be read or belongs to another model"
+         : code == kModelNoDevice ? "there is no such device, or no driver for it"
+         : code == 7              ? "the device's driver refuses what it is asked for"
+                                  : "there is not enough memory";
 }
 
 }  // namespace tw

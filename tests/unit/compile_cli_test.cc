@@ -302,7 +302,8 @@ TEST_F(CompileCommand, RunTakesAnOnnxFile) {
   EXPECT_EQ(bare.code, 3);
   EXPECT_NE(bare.err.find("no C compiler (cc) was found"), std::string::npos) << bare.err;
   ASSERT_EQ(run({"compile", "open.onnx", "--shape", "x=2,3", "--threads", "1", "--output", "out"}).code, 0);
-  expect_refused({"run", "out", "--shape", "x=2,3"}, 2, "--shape, --rewrites and --database are for an ONNX file");
+  expect_refused({"run", "out", "--shape", "x=2,3"}, 2,
+                 "--shape, --rewrites, --target and --database are for an ONNX file");
 }
 
 // Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.

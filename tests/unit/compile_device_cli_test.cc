@@ -67,6 +67,13 @@ TEST_F(CompileForADevice, AnOpenClLibraryIsCheckedAndRuns) {
   Finished ran = run({"run", "out", "--seconds", "0.05"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(has(ran.out, "y: f32[24, 32]")) << ran.out;
+  Finished at_once = run({"run", "net.onnx", "--target", "opencl"});
+  EXPECT_EQ(at_once.code, 0) << at_once.err;
+  EXPECT_TRUE(has(at_once.out, "y: f32[24, 32]")) << at_once.out;
+  expect_refused({"run", "out", "--target", "opencl"}, 2, "are for an ONNX file");
+  Finished far = run({"compile", "net.onnx", "--target", "opencl -device=99", "--output", "far", "--check"});
+  EXPECT_EQ(far.code, 3) << far.err;
+  EXPECT_TRUE(has(far.err, "there is no such device, or no driver for it")) << far.err;
   expect_refused({"run", "out", "--profile"}, 3,
                  "kernels of a library for `opencl -device=0` cannot be timed one by one");
 }
