@@ -214,6 +214,27 @@ TEST_F(OpenClModel, WrongPlansAreNoticed) {
       << "weights of another layer";
 }
 
+// A matrix that several steps read is packed once; places in the device's memory are where any device can have them.
+TEST_F(OpenClModel, EqualWeightsArePackedOnce) {
+  Builder b;
+  ValueId x = b.input({8, 32}), shared = b.random({32, 32}), other = b.random({32, 33});
+  for (int i = 0; i < 2; ++i) x = b.add("hyperbolic_tangent", {}, {b.add("matmul", {}, {x, shared})});
+  Compiled model = compiled(b.finish(b.add("matmul", {}, {x, other})), TargetKind::OpenCl);
+  const ModelPlan& plan = *model.plan.model;
+  EXPECT_EQ(plan.steps.size(), 3u);
+  EXPECT_EQ(plan.packings.size(), 2u);
+  for (const std::vector<ModelStep>* steps : {&plan.packings, &plan.steps}) {
+    for (const ModelStep& step : *steps) {
+      for (const ModelPlace& place : step.buffers) {
+        bool is_index = place.where == ModelPlace::Where::Input || place.where == ModelPlace::Where::Output;
+        i64 header = place.where == ModelPlace::Where::Weights ? kWeightsHeaderBytes : 0;
+        EXPECT_TRUE(is_index || (place.at - header) % kDeviceAlignment == 0) << name_of(place.where) << place.at;
+      }
+    }
+  }
+  EXPECT_FALSE(is_wrong(model, model.plan));
+}
+
 TEST_F(OpenClModel, WhatIsNotThereIsSaid) {
   Compiled model = compiled(layers(1), TargetKind::OpenCl);
   Written written(model.plan, TargetKind::OpenCl);
