@@ -59,7 +59,7 @@ void DraftSum::add(const FlatProgram& program, const FlatStore& store, const Sto
   body_runs_ += profile.body_runs;
   if (profile.starts == 0) return;
   u32 p = 0;
-  while (program.loop_of(store, p).kind != LoopKind::Parallel) ++p;
+  while (!program.loop_of(store, p).is_shared()) ++p;
   u32 loop = program.chain[store.first_loop + p];
   if (std::find(started_.begin(), started_.end(), loop) != started_.end()) return;
   started_.push_back(loop);

@@ -41,6 +41,8 @@ struct FlatLoop {
   bool is_ahead =
       false;      // whose operands come before the instructions of the step before ("operands_ahead" annotation)
   int axis = -1;  // of a device's grid: 0, 1, 2 = blockIdx.x, .y, .z; 3, 4, 5 = threadIdx; -1 = none
+  // Do threads of a processor share its iterations?
+  bool is_shared() const { return kind == LoopKind::Parallel || (axis >= 0 && axis < 3); }
   i64 prefetch =
       0;  // "prefetch" annotation: vector loads that move with it ask for what lies so many bytes ahead; 0 = none
 };

@@ -309,12 +309,10 @@ void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, Stor
 void StoreProfiler::share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {
   u32 p = 0;
   double entered = 1;
-  while (p < store.depth && program.loop_of(store, p).kind != LoopKind::Parallel)
-    entered *= extent_of(program, store, p++);
+  while (p < store.depth && !program.loop_of(store, p).is_shared()) entered *= extent_of(program, store, p++);
   if (p == store.depth || target_.threads <= 1) return;
   out.starts = entered;
-  while (p < store.depth && program.loop_of(store, p).kind == LoopKind::Parallel)
-    out.chunks *= extent_of(program, store, p++);
+  while (p < store.depth && program.loop_of(store, p).is_shared()) out.chunks *= extent_of(program, store, p++);
   out.speed_up = out.chunks / std::ceil(out.chunks / target_.threads);
 }
 

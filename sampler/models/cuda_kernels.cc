@@ -27,9 +27,14 @@ EmulationVerdict emulate(const ExportedTask& task, const TuneTask& from) {
 std::optional<Trace> first_cuda_trace(const TuneTask& task, const rules::Library& library, u64 seed,
                                       std::string& error) {
   std::atomic<bool> never = false;
-  FinalistResult found = find_finalists(task, library, {.count = 1, .rounds = 1, .seed = seed, .threads = 1}, never);
-  if (!found.problem.empty()) return error = found.problem, std::nullopt;
-  return found.finalists.empty() ? Trace() : std::move(found.finalists[0].trace);
+  // Where nothing of the first few is fit, more are compiled.
+  for (FinalistOptions how : {FinalistOptions{.count = 1, .rounds = 1}, FinalistOptions{.count = 16, .rounds = 2}}) {
+    how.seed = seed, how.threads = 1;
+    FinalistResult found = find_finalists(task, library, how, never);
+    if (!found.problem.empty()) return error = found.problem, std::nullopt;
+    if (!found.finalists.empty()) return std::move(found.finalists[0].trace);
+  }
+  return std::nullopt;
 }
 
 std::vector<EmulationVerdict> emulate_kernels(const ExportPlan& plan, const ModelTasks& tasks, int threads,

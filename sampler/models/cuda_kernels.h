@@ -12,7 +12,7 @@
 namespace tw {
 
 // The trace of the first finalist (sampler/search/finalists.h): the best by the analytic model of those that NVRTC
-// compiles without spilled registers. Without instructions where there is none. Nothing, and why in `error`.
+// compiles without spilled registers. Nothing where there is none; with why in `error`, where none can be looked for.
 std::optional<Trace> first_cuda_trace(const TuneTask& task, const rules::Library& library, u64 seed,
                                       std::string& error);
 

@@ -16,6 +16,8 @@ std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& lib
                                               library, task.target, error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
   space.feature_target.rates = options.rates;
+  // A device that nobody describes is taken for a processor, as PoCL is one, which runs groups on all of its threads.
+  if (task.target.kind == TargetKind::OpenCl) space.feature_target.threads = usable_threads();
   KnownCandidates known;
   SearchStats stats;
   RoundOptions how{.stop = options.stop};
@@ -30,9 +32,9 @@ std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& lib
 
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
                                               const ModelOptions& options, std::string& error) {
-  std::optional<Trace> trace = task.target.kind == TargetKind::Cuda
-                                   ? first_cuda_trace(task, library, options.seed, error)
-                                   : first_trace(task, library, options, error);
+  bool is_cuda = task.target.kind == TargetKind::Cuda;
+  std::optional<Trace> trace = is_cuda ? first_cuda_trace(task, library, options.seed, error) : std::nullopt;
+  if (!trace && error.empty()) trace = first_trace(task, library, options, error);
   std::optional<Rebuilt> rebuilt = trace ? rebuild(task.program, *trace, task.target, error) : std::nullopt;
   std::optional<Kernel> kernel =
       rebuilt ? compile(*rebuilt, task.target, kernel_symbol(options.library, task.name), error) : std::nullopt;

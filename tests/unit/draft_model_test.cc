@@ -163,6 +163,18 @@ TEST(DraftModel, Threads) {
   EXPECT_NEAR(tile_draft(uneven, serial, two) / tile_draft(uneven, parallel, two), 1.5, 0.1);
 }
 
+// A processor that is a device runs groups on its threads.
+TEST(DraftModel, ThreadsShareTheGroupsOfADevice) {
+  auto one_group = [](const char* axis) {
+    return cat("b = get_block(\"C\")\ni, j, k = get_loops(b)\n", "bind(i, \"", axis, "\")\n");
+  };
+  for (const auto& [axis, gain] : {std::pair("blockIdx.x", 2.0), std::pair("threadIdx.x", 1.0)}) {
+    double one = draft("matmul(M = 256, N = 256, K = 256)", one_group(axis), {.threads = 1});
+    double two = draft("matmul(M = 256, N = 256, K = 256)", one_group(axis), {.threads = 2});
+    EXPECT_NEAR(one / two, gain, 0.1) << axis;
+  }
+}
+
 // What streams through memory takes as long as the memory does, and threads gain there what they gain together.
 TEST(DraftModel, RatesOfTheMachine) {
   const char* streams = "dense(M = 8192, N = 4096, K = 1)";  // 128 MiB of results, a multiply for each
