@@ -340,6 +340,20 @@ TEST_F(CudaModel, AWrongKernelIsFoundInTheEmulator) {
   }
 }
 
+TEST_F(CudaModel, KernelsOfRandomGraphsAreRightInTheEmulator) {
+  test::Seeds seeds = test::seeds_from_environment(1);
+  for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
+    Compiled model = compiled(test::random_graph(Rng(static_cast<u64>(seed))), TargetKind::Cuda);
+    ASSERT_TRUE(model.plan.model) << "TW_SEED=" << seed;
+    std::vector<EmulationVerdict> verdicts = emulate_kernels(model.plan, model.tasks, 2);
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (!is_there(verdicts[i])) GTEST_SKIP() << verdicts[i].message;
+      EXPECT_NE(verdicts[i].kind, EmulationVerdict::Wrong) << "TW_SEED=" << seed << ": " << verdicts[i].message << "\n"
+                                                           << model.plan.tasks[i].kernel.code;
+    }
+  }
+}
+
 // The stub of the driver computes a product wherever a kernel is launched: what is tested is that the right bytes get
 // to the right parameters and back.
 TEST_F(CudaModel, ALibraryRunsOnADriver) {
