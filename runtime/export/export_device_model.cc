@@ -43,8 +43,8 @@ class ModelText {
   std::string header() const {
     const std::string& name = plan_.library;
     return cat(
-        "/* A model made by tracewright ", TW_VERSION, " for ", to_string(target_), ". Link with -ldl. */\n#ifndef ",
-        name, "_model_H\n#define ", name,
+        "/* A model made by tracewright ", TW_VERSION, " for ", to_string(target_),
+        ". Link with -ldl and -lpthread. */\n#ifndef ", name, "_model_H\n#define ", name,
         "_model_H\n#include <stdint.h>\n\n#include \"tw_kernel_abi.h\"\n\n#ifdef __cplusplus\nextern \"C\" "
         "{\n#endif\n\n",
         "/* Contexts may run at the same time, each on its own thread; each has its own memory on the device. */\n",
