@@ -70,7 +70,8 @@ void read_annotations(const For* loop, FlatLoop& flat) {
   flat.auto_unroll = integer_annotation(all, "auto_unroll_max_step", flat.auto_unroll);
   flat.stages = stages_of(loop);
   flat.is_async = find_annotation(all, kAsyncMark) || find_annotation(all, kPipelineMark);
-  flat.is_mma = integer_annotation(all, kWarpMmaMark, 0) != 0;
+  flat.is_mma = find_mma_mark(loop) != nullptr;
+  flat.is_warpgroup_mma = find_annotation(all, kWarpgroupMmaMark) != nullptr;
   flat.is_ahead = integer_annotation(all, kOperandsAheadMark, 0) != 0;
   flat.prefetch = integer_annotation(all, "prefetch", 0);
 }

@@ -37,7 +37,8 @@ struct FlatLoop {
       1;  // by the marks "stages" or "software_pipeline_stage": copies into shared memory run stages - 1 passes ahead
   bool is_async =
       false;  // copies in it are asynchronous ("async" mark), or it is a pipeline of the reference, where all are
-  bool is_mma = false;  // it and what is inside is a warp's part of a matrix instruction
+  bool is_mma = false;            // it and what is inside is a warp's part of a matrix instruction
+  bool is_warpgroup_mma = false;  // of one of four warps
   bool is_ahead =
       false;      // whose operands come before the instructions of the step before ("operands_ahead" annotation)
   int axis = -1;  // of a device's grid: 0, 1, 2 = blockIdx.x, .y, .z; 3, 4, 5 = threadIdx; -1 = none

@@ -47,6 +47,7 @@ std::string missing_opcode(const Program& program, const std::string& arch, cons
     if (std::none_of(std::begin(kMultiply), std::end(kMultiply), is_there)) return "HMMA";
     if (multiplies_words(program) && !is_there("LDSM")) return "LDSM";
   }
+  if (has_mark(program.body, kWarpgroupMmaMark) && !is_there("HGMMA")) return "HGMMA";
   bool has_async_copies = std::atoi(arch.c_str() + std::strlen("sm_")) >= 80;
   return has_async_copies && copies_ahead(program) && !is_there("LDGSTS") ? "LDGSTS" : "";
 }

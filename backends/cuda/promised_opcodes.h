@@ -1,7 +1,6 @@
-// What a schedule promises of its machine code, by its marks: matrix instructions with their loads (`warp_mma`),
-// asynchronous copies
-// (`async`, in a pipeline that is ahead). A kernel without them is right, and slow: the printer did not see what the
-// schedule meant.
+// What a schedule promises of its machine code, by its marks: matrix instructions with their loads (`warp_mma`,
+// `warpgroup_mma`), asynchronous copies (`async`, in a pipeline that is ahead). A kernel without them is right, and
+// slow: the printer did not see what the schedule meant.
 #pragma once
 #include <string>
 

@@ -80,6 +80,8 @@ struct Loading {
     load(api.release, "cuMemFree_v2");
     load(api.copy_in, "cuMemcpyHtoD_v2");
     load(api.copy_out, "cuMemcpyDtoH_v2");
+    load(api.allocate_host, "cuMemHostAlloc");
+    load(api.release_host, "cuMemFreeHost");
     load(api.set_bytes, "cuMemsetD8_v2");
     load(api.set_bytes_async, "cuMemsetD8Async");
     load(api.copy_async, "cuMemcpyDtoDAsync_v2");

@@ -59,6 +59,8 @@ struct Api {
   Code (*copy_in)(Address to, const void* from, std::size_t bytes);
   Code (*device_bus_id)(char* to, int length, int device);  // may be null
   Code (*copy_out)(void* to, Address from, std::size_t bytes);
+  Code (*allocate_host)(void** memory, std::size_t bytes, unsigned flags);
+  Code (*release_host)(void* memory);
   Code (*set_bytes)(Address to, unsigned char value, std::size_t bytes);
   Code (*set_bytes_async)(Address to, unsigned char value, std::size_t bytes, Handle stream);
   Code (*copy_async)(Address to, Address from, std::size_t bytes, Handle stream);

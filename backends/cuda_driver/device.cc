@@ -20,10 +20,18 @@ struct Device::State {
   cuda::Handle context = nullptr, stream = nullptr;
   cuda::Handle begin = nullptr, end = nullptr;  // events
   std::unique_ptr<cuda::ClockWatch> clock;
+  // Pinned memory that data goes through: drivers pin more of other memory than what is copied, and a task's buffers
+  // end where nothing may be touched. Null: there was none.
+  char* staging = nullptr;
+
+  // The memory of the device from `at` on, as the processor's; 0, or the driver's error code.
+  int copy_in(cuda::Address at, const void* from, std::size_t bytes) const;
+  int copy_out(void* to, cuda::Address at, std::size_t bytes) const;
 };
 
 struct Memory::State {
   cuda::Address address;  // of all of it
+  const Device::State* device;
 };
 
 struct LoadedKernel::State {
@@ -51,6 +59,7 @@ struct LoadedKernel::State {
 namespace {
 
 constexpr int kMostInGraph = 64;
+constexpr std::size_t kStagingBytes = std::size_t{4} << 20;
 
 // Never null where a Device exists.
 const cuda::Api& driver() {
@@ -128,6 +137,8 @@ Device::Device(int index, std::string& error) : state_(std::make_unique<State>()
   char bus_id[32] = "";
   if (code == 0 && api.device_bus_id && api.device_bus_id(bus_id, sizeof bus_id, state_->device) == 0)
     state_->clock = std::make_unique<cuda::ClockWatch>(bus_id);
+  void* staging = nullptr;
+  if (code == 0 && api.allocate_host(&staging, kStagingBytes, 0) == 0) state_->staging = static_cast<char*>(staging);
   if (code != 0)
     error = cat("the CUDA device ", found[static_cast<std::size_t>(index)], " cannot be used: ", error_text(code));
 }
@@ -152,15 +163,39 @@ Device::~Device() {
     if (event) driver().event_destroy(event);
   }
   if (state_->stream) driver().stream_destroy(state_->stream);
+  if (state_->staging) driver().release_host(state_->staging);
   driver().release_context(state_->device);
 }
 
 bool Device::answers() const { return driver().stream_synchronize(state_->stream) == 0; }
 
-Memory::Memory(Device&, i64 bytes) : bytes_(bytes) {
+int Device::State::copy_in(cuda::Address at, const void* from, std::size_t bytes) const {
+  if (!staging) return driver().copy_in(at, from, bytes);
+  int code = 0;
+  for (std::size_t done = 0; code == 0 && done < bytes; done += kStagingBytes) {
+    std::size_t part = std::min(kStagingBytes, bytes - done);
+    std::memcpy(staging, static_cast<const char*>(from) + done, part);
+    code = driver().copy_in(at + done, staging, part);
+    if (code == 0) code = driver().stream_synchronize(nullptr);
+  }
+  return code;
+}
+
+int Device::State::copy_out(void* to, cuda::Address at, std::size_t bytes) const {
+  if (!staging) return driver().copy_out(to, at, bytes);
+  int code = 0;
+  for (std::size_t done = 0; code == 0 && done < bytes; done += kStagingBytes) {
+    std::size_t part = std::min(kStagingBytes, bytes - done);
+    code = driver().copy_out(staging, at + done, part);
+    if (code == 0) std::memcpy(static_cast<char*>(to) + done, staging, part);
+  }
+  return code;
+}
+
+Memory::Memory(Device& device, i64 bytes) : bytes_(bytes) {
   cuda::Address address = 0;
   if (driver().allocate(&address, data_bytes(bytes) + 2 * kBand) != 0) return;
-  state_ = std::make_unique<State>(State{address});
+  state_ = std::make_unique<State>(State{address, &device.state()});
   if (fill(0)) return;
   driver().release(address);
   state_.reset();
@@ -170,14 +205,15 @@ Memory::~Memory() {
   if (state_) driver().release(state_->address);
 }
 
-// The call returns once the data is staged. The copy itself is in the default stream, which kernels do not wait for.
+// The copy is in the default stream, which kernels do not wait for.
 bool Memory::write(const void* data) {
-  return bytes_ == 0 || (driver().copy_in(state_->address + kBand, data, static_cast<std::size_t>(bytes_)) == 0 &&
-                         driver().stream_synchronize(nullptr) == 0);
+  return bytes_ == 0 ||
+         (state_->device->copy_in(state_->address + kBand, data, static_cast<std::size_t>(bytes_)) == 0 &&
+          driver().stream_synchronize(nullptr) == 0);
 }
 
 bool Memory::read(void* data) const {
-  return bytes_ == 0 || driver().copy_out(data, state_->address + kBand, static_cast<std::size_t>(bytes_)) == 0;
+  return bytes_ == 0 || state_->device->copy_out(data, state_->address + kBand, static_cast<std::size_t>(bytes_)) == 0;
 }
 
 bool Memory::copy(const Memory& from) {

@@ -165,7 +165,7 @@ const Language& cuda_c() {
       .pointer = "",
       .restrict_word = "__restrict__",
       .shared = "__shared__ ",
-      .dynamic_shared = "extern __shared__ __attribute__((aligned(128))) unsigned char tw_dynamic[];",
+      .dynamic_shared = "extern __shared__ __attribute__((aligned(1024))) unsigned char tw_dynamic[];",
       .function_prefix = "static __device__ __forceinline__ ",
       .group = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
       .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},

@@ -165,6 +165,68 @@ DeviceFunction mma_function(const Intrinsic& intrinsic) {
                     "}\n#else\nTW_EMU_QUIET void ", signature, emulated_mma(intrinsic, operands), "}\n#endif\n")};
 }
 
+namespace {
+
+DeviceFunction without_arguments(const char* name, const char* ptx) {
+  return {name,
+          cat(kHead, name, "() {\n#ifndef TW_EMULATED\n  asm volatile(\"", ptx, "\" ::: \"memory\");\n#endif\n}\n")};
+}
+
+// What wgmma wants to know of an operand: its address, how far the next 64 rows and the next 8 rows along the sum are,
+// in units of 16 bytes, and that rows of 128 bytes are swizzled.
+std::string descriptor(char letter) {
+  return cat("\"l\"((__cvta_generic_to_shared(", letter, ") >> 4 & 0x3fff) | (unsigned long long)(", letter,
+             "_block >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62)");
+}
+
+// Each lane adds up its sums by the operands' elements where their descriptors say that they lie.
+std::string emulated_warpgroup_mma(const Intrinsic& intrinsic, const Operand& sums, const std::vector<bool>& across) {
+  const Program& description = intrinsic.description.program;
+  std::string type = type_name(cuda_c(), description.params[0].buffer->dtype), elements;
+  for (std::size_t p = 0; p < 2; ++p) {
+    const char letter = static_cast<char>('a' + p);
+    elements +=
+        cat("  auto ", letter, "_at = [&](int row, int k) {\n    unsigned long long at = (unsigned long long)", letter,
+            " + ", across[p] ? cat("row % 64 * 2 + row / 64 * ", letter, "_block + k * 128") : "row * 128 + k * 2",
+            ";\n    return tw_float_of(*(const ", type, "*)(at ^ (at >> 7 & 7) << 4));\n  };\n");
+  }
+  return cat(elements, "  float* sums[] = {", registers("&", sums.letter, sums.registers),
+             "};\n  const int lane = threadIdx.x % 128;\n  for (int i = 0; i < ", sums.registers,
+             "; ++i) {\n    for (int k = 0; k < ", description.params[0].buffer->shape[1], "; ++k) *sums[i] += a_at(",
+             sums.layout->text(0, "lane", "i"), ", k) * b_at(", sums.layout->text(1, "lane", "i"), ", k);\n  }\n");
+}
+
+}  // namespace
+
+DeviceFunction warpgroup_mma_function(const Intrinsic& intrinsic, const std::vector<bool>& across) {
+  const Operand sums = operands_of(intrinsic)[0];
+  std::string name = cat("tw_", intrinsic.name, across[0] ? "_across" : "_along", across[1] ? "_across" : "_along"),
+              signature = cat(name, "(", registers("float& ", sums.letter, sums.registers),
+                              ", const void* a, int a_block, const void* b, int b_block) {\n"),
+              ptx = intrinsic.ptx;
+  auto fill = [&](const std::string& hole, const std::string& with) {
+    if (std::size_t at = ptx.find(hole); at != std::string::npos) ptx.replace(at, hole.size(), with);
+  };
+  fill("{C}", cat("{", holes(0, sums.registers), "}"));
+  fill("{A}", cat("%", sums.registers)), fill("{B}", cat("%", sums.registers + 1));
+  fill("{A.across}", across[0] ? "1" : "0"), fill("{B.across}", across[1] ? "1" : "0");
+  return {name, cat("#ifndef TW_EMULATED\n", kHead, signature, "  asm volatile(\"", ptx, "\"\n               : ",
+                    constraints("+f", sums.letter, sums.registers), "\n               : ", descriptor('a'),
+                    ",\n                 ", descriptor('b'), ");\n}\n#else\nstatic void ", signature,
+                    emulated_warpgroup_mma(intrinsic, sums, across), "}\n#endif\n")};
+}
+
+DeviceFunction warpgroup_begin_function() { return without_arguments("tw_wgmma_begin", "wgmma.fence.sync.aligned;"); }
+DeviceFunction warpgroup_commit_function() {
+  return without_arguments("tw_wgmma_commit", "wgmma.commit_group.sync.aligned;");
+}
+DeviceFunction warpgroup_wait_function() {
+  return without_arguments("tw_wgmma_wait", "wgmma.wait_group.sync.aligned 0;");
+}
+DeviceFunction shared_fence_function() {
+  return without_arguments("tw_fence_shared", "fence.proxy.async.shared::cta;");
+}
+
 DeviceFunction ldmatrix_function(int pieces, bool is_transposed) {
   std::string name = cat("tw_ldmatrix_x", pieces, is_transposed ? "_trans" : "");
   std::string place = cat("%", pieces);

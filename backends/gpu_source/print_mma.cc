@@ -8,6 +8,7 @@
 #include "dsl/base/text.h"
 #include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/share_storage.h"
 
 namespace tw::gpu {
 namespace {
@@ -86,10 +87,10 @@ void MmaPrinter::end_scope() {
   std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.depth > depth_; });
 }
 
-std::optional<WarpMma> MmaPrinter::match(const Stmt* s, const Around& around) const {
+std::optional<WarpMma> MmaPrinter::match(const Stmt* s, const Around& around) {
   const For* nest = as<For>(s);
-  if (!nest || !find_annotation(nest->annotations, kWarpMmaMark)) return std::nullopt;
-  return match_warp_mma(nest, around.threads, around.ranges, language_.gpu);
+  if (!nest || !find_mma_mark(nest)) return std::nullopt;
+  return match_warp_mma(arena_, nest, around.threads, around.ranges, language_.gpu);
 }
 
 std::string MmaPrinter::fragment_key(const MmaOperand& operand) {
@@ -253,12 +254,71 @@ std::vector<std::string> MmaPrinter::sums(const WarpMma& mma, const Around& arou
   return out;
 }
 
+// Rows of 128 bytes, swizzled by 8 of them, at whose multiples the operand begins; or, along them, at multiples of the
+// 32 bytes of an instruction.
+std::optional<MmaPrinter::SharedMatrix> MmaPrinter::shared_matrix(const MmaOperand& operand) {
+  constexpr i64 kRow = MmaOperand::kBlockRows, kSwizzled = 8 * kRow;  // in halves
+  i64 rows = operand.intrinsic->description.program.params[operand.parameter].buffer->shape[0],
+      along = operand.intrinsic->description.program.params[operand.parameter].buffer->shape[1];
+  bool is_across = operand.steps[0] == 1, has_blocks = is_across && rows > kRow;
+  if (!operand.is_in_shared() || !is_swizzled_matrix(operand.buffer) || bytes_of(type_of(operand)) != 2 ||
+      operand.steps[is_across ? 1 : 0] != kRow || operand.steps[is_across ? 0 : 1] != 1 || !operand.index.exact ||
+      has_blocks != (operand.block > 0) || operand.block % kSwizzled != 0)
+    return std::nullopt;
+  i64 behind = floor_mod(operand.index.constant, kSwizzled);
+  bool fits = is_across ? behind == 0 : behind < kRow && behind % along == 0;
+  for (const Sum::Term& term : operand.index.terms) fits = fits && term.coefficient % kSwizzled == 0;
+  return fits ? std::optional(SharedMatrix{operand.index, is_across, 2 * operand.block}) : std::nullopt;
+}
+
+bool MmaPrinter::is_warpgroup_mma(const Stmt* s, const Around& around) {
+  std::optional<WarpMma> mma = match(s, around);
+  return mma && mma->intrinsic->lanes > kWarpLanes &&
+         std::all_of(mma->inputs.begin(), mma->inputs.end(),
+                     [](const MmaOperand& operand) { return shared_matrix(operand).has_value(); });
+}
+
+void MmaPrinter::call(const DeviceFunction& function) {
+  text_.define(function.name, function.definition);
+  text_.line(cat(function.name, "();"));
+}
+
+bool MmaPrinter::print_warpgroup(const WarpMma& mma, const Around& around) {
+  Arena arena;
+  std::vector<std::string> arguments = sums(mma, around);
+  std::vector<bool> across;
+  for (const MmaOperand& input : mma.inputs) {
+    std::optional<SharedMatrix> matrix = shared_matrix(input);
+    if (!matrix) return false;
+    bool is_aligned = false;
+    arguments.push_back(text_.pointer(input.buffer, to_expr(arena, matrix->index),
+                                      static_cast<int>(kPieceBytes / bytes_of(type_of(input))), is_aligned));
+    arguments.push_back(std::to_string(matrix->block_bytes));
+    across.push_back(matrix->is_across);
+  }
+  if (!is_multiplying_) call(warpgroup_begin_function());
+  DeviceFunction multiply = warpgroup_mma_function(*mma.intrinsic, across);
+  text_.define(multiply.name, multiply.definition);
+  text_.line(cat(multiply.name, "(", join(arguments, ", "), ");"));
+  is_multiplying_ = !around.behind.empty() &&
+                    is_warpgroup_mma(around.behind[0], {around.threads, around.ranges, around.behind.subspan(1)});
+  if (is_multiplying_) return true;
+  call(warpgroup_commit_function());
+  is_waited_for_ = true;
+  return true;
+}
+
+void MmaPrinter::await() {
+  if (std::exchange(is_waited_for_, false)) call(warpgroup_wait_function());
+}
+
 bool MmaPrinter::print(const For* nest, const Around& around) {
   if (!language_.has_matrix_instructions || around.is_conditional || !around.threads ||
       kernel_.extents.threads_of_group() != around.threads->extent)
     return false;
   std::optional<WarpMma> mma = match(nest, around);
   if (!mma) return false;
+  if (mma->intrinsic->lanes > kWarpLanes) return print_warpgroup(*mma, around);
   std::vector<std::string> arguments = sums(*mma, around);
   for (const std::string& name : fragments(*mma, around)) arguments.push_back(name);
   load_operands_ahead(nest, around);

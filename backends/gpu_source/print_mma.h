@@ -2,6 +2,8 @@
 //
 // What they multiply comes by ldmatrix where it lies in shared memory as that wants it, else each lane loads its own
 // part. It stays in variables, which later instructions use again, until other memory may have changed.
+// Instructions of four warps (wgmma) read shared memory themselves. They go on while other statements run: await() ends
+// that.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,6 +11,7 @@
 
 #include "backends/gpu_source/kernel_text.h"
 #include "backends/gpu_source/language.h"
+#include "backends/gpu_source/matrix_functions.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/analysis/sum.h"
 #include "dsl/passes/lower_gpu.h"
@@ -32,6 +35,8 @@ class MmaPrinter {
   // Prints a nest that a warp does by a matrix instruction; false: it is none, and nothing is printed.
   bool print(const For* nest, const Around& around);
 
+  // Before what may use sums, and before a barrier: instructions of four warps have ended.
+  void await();
   // Other memory may have changed.
   void forget() { fragments_.clear(); }
   // Behind each opening and each closing brace: variables live in their scope.
@@ -45,7 +50,17 @@ class MmaPrinter {
     int depth;
     std::vector<std::string> registers;
   };
-  std::optional<WarpMma> match(const Stmt* s, const Around& around) const;
+  // An operand in shared memory as wgmma reads it.
+  struct SharedMatrix {
+    Sum index;        // where it begins
+    bool is_across;   // memory runs across the sum
+    i64 block_bytes;  // from 64 rows to the next ones
+  };
+  static std::optional<SharedMatrix> shared_matrix(const MmaOperand& operand);
+  bool is_warpgroup_mma(const Stmt* s, const Around& around);
+  bool print_warpgroup(const WarpMma& mma, const Around& around);
+  void call(const DeviceFunction& function);
+  std::optional<WarpMma> match(const Stmt* s, const Around& around);
   std::vector<std::string> sums(const WarpMma& mma, const Around& around);
   std::vector<std::string> fragments(const WarpMma& mma, const Around& around);
   std::vector<std::string> fragment(const MmaOperand& operand, bool may_have_partner, const Around& around);
@@ -62,8 +77,11 @@ class MmaPrinter {
   const Language& language_;
   const GpuKernel& kernel_;
   KernelText& text_;
+  Arena arena_;  // of matches
   std::vector<Fragment> fragments_;
   int depth_ = 0, registers_ = 0;
+  bool is_multiplying_ = false,
+       is_waited_for_ = false;  // instructions of four warps: between the first and the last of them, and behind it
 };
 
 }  // namespace tw::gpu

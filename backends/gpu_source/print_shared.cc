@@ -10,9 +10,16 @@
 
 namespace tw::gpu {
 
+// Of all arrays: those behind one that wants more than others lie well for it, too.
+i64 KernelPrinter::shared_alignment() const {
+  i64 out = kSharedAlignment;
+  for (const SharedArray& array : shared_) out = std::max(out, array.alignment);
+  return out;
+}
+
 i64 KernelPrinter::shared_bytes() const {
   i64 total = placed_bytes();
-  for (const SharedArray& array : shared_) total += array.at < 0 ? aligned_shared(array.bytes) : 0;
+  for (const SharedArray& array : shared_) total += array.at < 0 ? aligned_shared(array.bytes, shared_alignment()) : 0;
   return total;
 }
 
@@ -32,7 +39,7 @@ i64 KernelPrinter::place_of(const Buffer* buffer) const {
 i64 KernelPrinter::placed_bytes() const {
   i64 out = 0;
   for (const SharedArray& array : shared_)
-    out = array.at < 0 ? out : std::max(out, array.at + aligned_shared(array.bytes));
+    out = array.at < 0 ? out : std::max(out, array.at + aligned_shared(array.bytes, shared_alignment()));
   return out;
 }
 
@@ -47,7 +54,7 @@ std::string KernelPrinter::pointers_into(const std::string& bytes, i64 first, bo
     if (is_placed != (array.at >= 0)) continue;
     out += cat("  ", space, array.type, "* const ", array.name, " = (", space, array.type, "*)(", bytes, " + ",
                is_placed ? array.at : first, ");\n");
-    first += aligned_shared(array.bytes);
+    first += aligned_shared(array.bytes, shared_alignment());
   }
   return out;
 }
@@ -57,11 +64,14 @@ std::string KernelPrinter::shared_arrays() const {
   for (const SharedArray& array : shared_) {
     if (array.at >= 0) continue;
     out += cat("  ", language_.shared, array.type, " ", array.name, "[", array.elements, "]",
-               array.is_aligned ? " __attribute__((aligned(64)))" : "", ";\n");
+               array.is_aligned ? cat(" __attribute__((aligned(",
+                                      shared_alignment() > kSharedAlignment ? shared_alignment() : 64, ")))")
+                                : "",
+               ";\n");
   }
   if (i64 bytes = placed_bytes()) {
     out += cat("  ", language_.shared, type_name(language_, DType::U8), " tw_placed[", bytes,
-               "] __attribute__((aligned(", kSharedAlignment, ")));\n", pointers_into("tw_placed", 0, true));
+               "] __attribute__((aligned(", shared_alignment(), ")));\n", pointers_into("tw_placed", 0, true));
   }
   return out;
 }

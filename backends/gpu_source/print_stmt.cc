@@ -8,6 +8,7 @@
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/stage_copies.h"
 
 namespace tw::gpu {
 namespace {
@@ -38,9 +39,18 @@ void KernelPrinter::close() {
 
 void KernelPrinter::directive(const std::string& text) { text_ += text + "\n"; }
 
+void KernelPrinter::barrier() {
+  mma_.await();
+  if (has_warpgroup_mma_) {
+    DeviceFunction fence = shared_fence_function();
+    define(fence.name, fence.definition);
+    line(cat(fence.name, "();"));
+  }
+  line(language_.barrier);
+}
+
 void KernelPrinter::stmt(const Stmt* s) {
-  if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end())
-    line(language_.barrier);
+  if (!in_step_ && std::find(kernel_.barriers.begin(), kernel_.barriers.end(), s) != kernel_.barriers.end()) barrier();
   const For* loop = as<For>(s);
   bool has_threads = kernel_.extents.threads_of_group() > 1;
   if (has_threads && !in_step_ && is_step(s)) return step(s);
@@ -96,12 +106,14 @@ void KernelPrinter::step(const Stmt* s) {
     if (!used[d] && !is_own && kernel_.extents.threads[d] > 1) conditions.push_back(cat(language_.thread[d], " == 0"));
   }
   in_step_ = true;
+  copies_ahead_ = makes_staged_copies(s);
+  if (!copies_ahead_) mma_.await();
   mma_.forget();
   copies_.begin_step(s);
   if (!conditions.empty()) open(cat("if (", join(conditions, " && "), ") "));
   stmt(s);
   if (!conditions.empty()) close();
-  in_step_ = false;
+  in_step_ = copies_ahead_ = false;
   copies_.end_step(s);
 }
 
@@ -133,6 +145,7 @@ void KernelPrinter::loop(const For* loop) {
     mma_.forget();
     copies_.await(loop);
     stmt(loop->body);
+    if (!in_step_) mma_.await();
     copies_.end_loop(loop);
   }
   close();
@@ -147,8 +160,8 @@ void KernelPrinter::alloc(const Alloc* alloc) {
   std::string declaration = cat(type(buffer->dtype, 1), " ", found.name, "[", elements_of(buffer), "]");
   if (buffer->scope == Scope::Shared) {
     if (is_new)
-      shared_.push_back(
-          {type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true, place_of(buffer)});
+      shared_.push_back({type(buffer->dtype, 1), found.name, elements_of(buffer), bytes_of(buffer), true,
+                         place_of(buffer), tw::shared_alignment(buffer)});
     return stmt(alloc->body);
   }
   open("");
@@ -162,6 +175,7 @@ void KernelPrinter::alloc(const Alloc* alloc) {
 // All values are computed before any target is written.
 void KernelPrinter::store(const Store* s) {
   if (!stores_own(s)) mma_.forget();
+  if (!copies_ahead_) mma_.await();
   if (copies_.print(s)) return;
   if (s->targets.size() == 1 && language_.has_vectors) return write(s->targets[0], s->values[0]);
   if (s->targets.size() == 1 && s->targets[0].indices[0]->type.lanes == 1)

@@ -93,6 +93,10 @@ KernelPrinter::KernelPrinter(const Language& language, const GpuKernel& kernel, 
       taken_(std::begin(kReserved), std::end(kReserved)) {
   bool is_narrow = std::all_of(kernel.params.begin(), kernel.params.end(),
                                [](const KernelParam& param) { return fits_int(param.buffer); });
+  for_each<For>(kernel.body, [&](const For* loop) {
+    has_warpgroup_mma_ |= find_annotation(loop->annotations, kWarpgroupMmaMark) != nullptr;
+  });
+  has_warpgroup_mma_ &= language.has_matrix_instructions;
   index_type_ = is_narrow && fits_int32(kernel) ? "int" : language.wide_int;
 }
 

@@ -15,6 +15,7 @@
 #include "dsl/analysis/affine.h"
 #include "dsl/base/result.h"
 #include "dsl/passes/lower_gpu.h"
+#include "dsl/passes/share_storage.h"
 #include "dsl/passes/thread_axes.h"
 
 namespace tw::gpu {
@@ -45,6 +46,7 @@ class KernelPrinter : private KernelText {
     i64 elements, bytes;
     bool is_aligned;  // for vectors
     i64 at = -1;      // in bytes, of those that lie over each other; -1: an array of its own
+    i64 alignment = kSharedAlignment;
   };
   struct Piece {
     std::string name;
@@ -104,6 +106,7 @@ class KernelPrinter : private KernelText {
 
   // ---- statements (print_stmt.cc)
   void stmt(const Stmt* s);
+  void barrier();
   void sequence(Array<const Stmt*> stmts);
   void loop(const For* loop);
   void step(const Stmt* s);
@@ -111,6 +114,7 @@ class KernelPrinter : private KernelText {
   // Arrays of shared memory (print_shared.cc).
   std::string shared_array(Str wanted, DType dtype, i64 elements) override;
   i64 place_of(const Buffer* buffer) const;
+  i64 shared_alignment() const;
   i64 placed_bytes() const;
   std::string shared_arrays() const;
   std::string pointers_into(const std::string& bytes, i64 first, bool is_placed) const;
@@ -144,7 +148,8 @@ class KernelPrinter : private KernelText {
   std::vector<SharedArray> shared_;  // declared at the top
   std::string text_;                 // the statements
   int indent_ = 1, temporaries_ = 0;
-  bool in_step_ = false;
+  bool in_step_ = false, copies_ahead_ = false;  // and in one that copies for later iterations
+  bool has_warpgroup_mma_ = false;
   CopyPrinter copies_{language_, kernel_, *this};
   MmaPrinter mma_{language_, kernel_, *this};
   int conditions_ = 0;            // around the statement at hand, inside of its step

@@ -19,4 +19,12 @@ struct WarpProduct {
 };
 std::vector<WarpProduct> warp_products();
 
+// The same of four warps: see warpgroup_mma_function there.
+struct WarpgroupProduct {
+  std::string name;
+  const Intrinsic* intrinsic;
+  std::vector<bool> across;  // of each operand: does memory run across the sum?
+};
+std::vector<WarpgroupProduct> warpgroup_products();
+
 }  // namespace tw

@@ -159,7 +159,8 @@ Conformance check_on(device::Device& device, const Case& one, const Outputs& exp
   Conformance out{.name = one.name};
   auto known = expected.find(one.name);
   if (known == expected.end()) return out.problem = "there is no expected result", out;
-  std::optional<cuda::Compiled> compiled = cuda::compile(one.kernel.code, cuda::arch_of(device), out.problem);
+  std::optional<cuda::Compiled> compiled =
+      cuda::compile(one.kernel.code, one.arch.empty() ? cuda::arch_of(device) : one.arch, out.problem);
   if (!compiled) return out;
   std::vector<std::unique_ptr<device::Memory>> memory;
   std::vector<device::Memory*> arguments;

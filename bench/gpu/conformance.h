@@ -24,6 +24,7 @@ struct Case {
   int ulps = 0;
   // Above 0: how far an f32 may be off instead, where sums are taken in any order.
   double tolerance = 0;
+  std::string arch;  // what alone has such instructions, "sm_90a" for GPUs of "sm_90"; "" = all have them
 };
 const std::vector<Case>& cases();
 

@@ -228,12 +228,14 @@ void add_halves(std::vector<Case>& out) {
   out.push_back(make_case("tw_bf16_of", to, "out[i] = tw_bf16_of(__int_as_float(x[i])).bits;", 0));
 }
 
+const char* type_of_half(DType type) { return type == DType::F16 ? "tw_f16" : "tw_bf16"; }
+
 // A register of an operand with what `value` names for each of its numbers.
 template <class Value>
 std::string operand(DType type, i64 index, Value value) {
   if (type == DType::F64) return cat("(double)", value(index));
   if (type == DType::F32) return cat("__float_as_uint(", value(index), ")");
-  std::string half = type == DType::F16 ? "tw_f16_of" : "tw_bf16_of";
+  std::string half = cat(type_of_half(type), "_of");
   return cat("tw_pair(", half, "(", value(2 * index), ").bits, ", half, "(", value(2 * index + 1), ").bits)");
 }
 
@@ -291,6 +293,34 @@ Case rounding_case(const WarpProduct& product) {
   return out;
 }
 
+// Both operands are small integers, anywhere in shared memory: what an element of theirs is, the descriptor says. They
+// begin behind the first 32 bytes along the sum, or the first 16 rows across it.
+Case warpgroup_case(const WarpgroupProduct& product) {
+  Array<Param> params = product.intrinsic->description.program.params;
+  const char* half = type_of_half(params[0].buffer->dtype);
+  std::string body, operands[2];
+  for (std::size_t p = 0; p < 2; ++p) {
+    i64 rows = params[p].buffer->shape[0];
+    const char *name = p == 0 ? "a" : "b", *values = p == 0 ? "x" : "y";
+    body += cat("__shared__ ", half, " ", name, "[", rows * 64,
+                "] __attribute__((aligned(1024))); for (int j = t; j < ", rows * 64, "; j += 128) ", name,
+                "[j] = ", half, "_of((float)(", values, "[(i + 37 * j) % ", kElements, "] % 9)); ");
+    bool has_blocks = product.across[p] && rows > 64;
+    operands[p] = cat(name, " + ", product.across[p] ? 1024 : 16, ", ", has_blocks ? 8192 : 0);
+  }
+  i64 count = registers_of_lane(*product.intrinsic, 2);
+  std::vector<std::string> sums;
+  for (i64 s = 0; s < count; ++s) sums.push_back(cat("c[", s, "]"));
+  body +=
+      cat("float c[", count, "]; for (int s = 0; s < ", count, "; ++s) c[s] = (float)(z[i] + s); tw_fence_shared(); ",
+          "__syncthreads(); tw_wgmma_begin(); ", product.name, "(", join(sums, ", "), ", ", operands[0], ", ",
+          operands[1], "); tw_wgmma_commit(); tw_wgmma_wait(); out[i] = 0; for (int s = 0; s < ", count,
+          "; ++s) out[i] += (2 * s + 1) * (int)c[s];");
+  Case out = make_case(product.name, {"int", "int", Element::I32, Values::Integers}, body, 0);
+  out.arch = "sm_90a";
+  return out;
+}
+
 void add_matrices(std::vector<Case>& out) {
   Shape integers{"int", "int", Element::I32, Values::Integers};
   for (const WarpProduct& product : warp_products()) {
@@ -333,6 +363,7 @@ const std::vector<Case>& cases() {
     add_bits(out);
     add_halves(out);
     add_matrices(out);
+    for (const WarpgroupProduct& product : warpgroup_products()) out.push_back(warpgroup_case(product));
     return out;
   }();
   return all;

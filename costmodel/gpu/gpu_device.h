@@ -26,7 +26,7 @@ struct GpuDevice {
   i64 l2_bytes_per_cycle = 0;        // of the whole device
   i64 shared_bytes_per_cycle = 128;  // of a multiprocessor; L1 hits alike
   // Multiply-adds per cycle of a multiprocessor.
-  i64 f32_per_cycle = 0, f64_per_cycle = 0, tensor_f16_per_cycle = 0;
+  i64 f32_per_cycle = 0, f64_per_cycle = 0, tensor_f16_per_cycle = 0, wgmma_f16_per_cycle = 0;
   // Latencies, in cycles and nanoseconds.
   i64 memory_latency = 500, shared_latency = 30, launch_ns = 3000;
 

@@ -39,6 +39,7 @@ void widen_grid(const StoreLoops& store, KernelEstimate& kernel) {
 
 // Multiply-adds of a multiprocessor in a cycle. Matrix instructions multiply operands of half the size twice as fast.
 double lanes_for(const StoreLoops& store, const GpuDevice& device) {
+  if (store.is_warpgroup_mma && device.wgmma_f16_per_cycle > 0) return static_cast<double>(device.wgmma_f16_per_cycle);
   if (store.is_mma && device.tensor_f16_per_cycle > 0 && store.flat.accesses > 1)
     return 2 * static_cast<double>(device.tensor_f16_per_cycle) /
            store.program.buffers[store.accesses().back().buffer].element_bytes;

@@ -78,6 +78,7 @@ void Requests::add(const StoreLoops& store, u32 variables, KernelEstimate& kerne
 // Returns the instructions of one thread.
 double Requests::add_access(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel) {
   const FlatProgram& program = store.program;
+  if (store.is_warpgroup_mma) return add_matrix(store, access, kernel);
   i64 width = store.async_width > 0 ? store.async_width : store.width_of(access);
   double each = program.buffers[access.buffer].element_bytes;
   double requests = elements_in(program, store.flat, access, store.body());
@@ -103,6 +104,18 @@ double Requests::add_access(const StoreLoops& store, const FlatAccess& access, K
     stored_bytes_ += requests / store.flat.share * store.warps * sectors * kSector;
   }
   return requests;
+}
+
+// An operand of instructions of four warps. Lanes in groups of 4 name a row of sums, and each of the warps has others.
+double Requests::add_matrix(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel) {
+  constexpr double kWarps = 4, kRowsOfWarp = 8, kBanksWide = kBanks * kWord;
+  const FlatProgram& program = store.program;
+  double lanes = lanes_apart(program, access),
+         elements = elements_in(program, store.flat, access, loops_from(store.first_mma));
+  if (lanes == kRowsOfWarp) lanes *= kWarps;
+  double bytes = elements * lanes * program.buffers[access.buffer].element_bytes;
+  kernel.shared += store.mma_count() * store.warps / kWarps * bytes / kBanksWide;
+  return store.mma_count();  // its descriptor
 }
 
 // Where each lane's element lies, in elements. Returns the stride of a row. After lanes_.start().

@@ -5,6 +5,8 @@
 // move is asked for once and stays in a register. Of the operands of matrix instructions, ldmatrix brings up to four
 // pieces of 8 rows by 16 bytes at once, and a piece that several lanes name comes once.
 //
+// Instructions of four warps read both operands in shared memory, each time anew, at its full rate.
+//
 // The requests of a warp's lanes are served together, one wavefront a cycle (`KernelEstimate::shared`); they are
 // counted for a warp's first request, lane by lane. In shared memory a request takes as many wavefronts as the fullest
 // bank has different words of it, with the padding and the layout of the buffer. Elements of 8 and 16 bytes are moved
@@ -45,6 +47,7 @@ class Requests {
   double wavefronts(const StoreLoops& store, const FlatAccess& access, i64 width);
   double copy_wavefronts(const StoreLoops& store, const FlatAccess& from);
   double partial_sectors(const StoreLoops& store, const FlatAccess& access, i64 width);
+  double add_matrix(const StoreLoops& store, const FlatAccess& access, KernelEstimate& kernel);
   double wavefronts_of_piece(const StoreLoops& store, const FlatAccess& access);
   double lanes_apart(const FlatProgram& program, const FlatAccess& access);
   i64 find_offsets(const StoreLoops& store, const FlatAccess& access, Lanes& offsets) const;

@@ -66,7 +66,7 @@ bool StoreLoops::is_unrolled(u32 p) const {
 // one statement.
 void StoreLoops::find_unrolled() {
   first_unrolled = flat.depth;
-  u32 first_mma = 0;
+  first_mma = 0;
   while (first_mma < flat.depth && !program.loop_of(flat, first_mma).is_mma) ++first_mma;
   double statements = 1;
   for (u32 p = flat.depth; p-- > 0;) {
@@ -94,6 +94,7 @@ void StoreLoops::count_runs() {
     if (roles[p] == LoopRole::Inner) runs *= extent(p);
     if (roles[p] == LoopRole::Body) points *= extent(p);
     is_mma |= loop.is_mma;
+    is_warpgroup_mma |= loop.is_warpgroup_mma;
     is_ahead |= loop.is_ahead;
     if (is_mma) mma_points *= extent(p);
   }

@@ -48,9 +48,11 @@ struct StoreLoops {
   // Products of the extents of the Outer, Inner, Body and Thread loops: passes of the block, runs of a thread's
   // unrolled code in each of them, points of that code, threads that take part. And the warps of these.
   double outer = 1, runs = 1, points = 1, threads = 1, warps = 1;
-  bool is_mma = false;    // done by matrix instructions
-  bool is_ahead = false;  // whose operands are loaded before the instructions of the step before
-  double mma_points = 1;  // multiply-adds of a lane that one of these does
+  bool is_mma = false;            // done by matrix instructions
+  bool is_ahead = false;          // whose operands are loaded before the instructions of the step before
+  bool is_warpgroup_mma = false;  // of four warps, which read operands in shared memory
+  double mma_points = 1;          // multiply-adds of a lane that one of these does
+  u32 first_mma = 0;              // position of the outermost loop of such an instruction
   // Elements that an asynchronous copy into shared memory moves at once; 0 = the store is no such copy.
   i64 async_width = 0;
 
@@ -58,6 +60,8 @@ struct StoreLoops {
   bool is_past_l1() const {
     return static_cast<double>(async_width) * program.buffers[target().buffer].element_bytes >= kWidestLoad;
   }
+  // Matrix instructions that a thread issues.
+  double mma_count() const { return outer * runs * points / mma_points * flat.share; }
   double extent(u32 p) const { return static_cast<double>(program.loop_of(flat, p).extent); }
   // A part for access_box.h: the unrolled loops run.
   auto body() const {

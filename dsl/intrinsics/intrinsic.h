@@ -32,9 +32,9 @@
 // {A} becomes the registers of A: its elements in the order of i, 4 bytes to a register, or one of 8 bytes. Sums fill a
 // register each. The description, whose output comes last, adds products of elements along one loop; indices are loops,
 // those of the output the outer ones in their order. `rounds "tf32"`: floats are rounded to 11 bits first. `lanes 128`:
-// a group of warps, whose instructions may read an operand in shared memory: `in_shared B` in place of `holds B`, and
-// {B} is a descriptor. No code is made of these yet. The nests that become such an instruction are found by
-// dsl/passes/warp_mma.h, and tensorize does not take one.
+// a group of warps, whose instructions may read an operand in shared memory: `in_shared B` in place of `holds B`; {B}
+// is a descriptor, and {B.across} 1 where memory runs across the sum, else 0. Code is made where all operands lie
+// there. The nests that become such an instruction are found by dsl/passes/warp_mma.h, and tensorize does not take one.
 #pragma once
 #include <string>
 #include <vector>

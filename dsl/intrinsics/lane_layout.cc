@@ -3,7 +3,6 @@
 #include <bit>
 #include <numeric>
 #include <optional>
-#include <set>
 
 #include "dsl/base/text.h"
 
@@ -110,14 +109,18 @@ ParsedLayout read_lane_layout(const ast::Expr* map, const std::vector<i64>& shap
     made.lane_bits.push_back(index(i64{1} << b, 0).value_or(LaneLayout::Index(shape.size(), -1)));
   for (std::size_t b = 0; b < bits_of(elements / lanes); ++b)
     made.own_bits.push_back(index(0, i64{1} << b).value_or(LaneLayout::Index(shape.size(), -1)));
-  std::set<LaneLayout::Index> held;
+  std::vector<bool> is_held(static_cast<std::size_t>(elements));
   for (i64 t = 0; t < lanes; ++t) {
     for (i64 i = 0; i < elements / lanes; ++i) {
       std::optional<LaneLayout::Index> found = index(t, i);
       if (!found) return {{}, cat("lane ", t, " has no element ", i, " inside of the operand")};
       if (*found != made.at(t, i))
         return {{}, cat("what lane ", t, " holds as element ", i, " is no sum over the bits of these numbers")};
-      if (!held.insert(*found).second) return {{}, cat("lane ", t, " holds as element ", i, " what is held already")};
+      i64 place = 0;
+      for (std::size_t d = 0; d < shape.size(); ++d) place = place * shape[d] + (*found)[d];
+      if (is_held[static_cast<std::size_t>(place)])
+        return {{}, cat("lane ", t, " holds as element ", i, " what is held already")};
+      is_held[static_cast<std::size_t>(place)] = true;
     }
   }
   return {std::move(made), ""};

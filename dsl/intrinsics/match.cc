@@ -215,8 +215,8 @@ std::vector<std::vector<AccessPair>> pairings(const Store* store, const Store* d
 Result<std::vector<IntrinsicOperand>> match_intrinsic(Arena& arena, const Intrinsic& intrinsic, const Stmt* nest,
                                                       const VarRanges& around) {
   if (intrinsic.lanes > 1)
-    return reject("intrinsic `{a}` is done by {0} lanes together: the mark `warp_mma` finds it", intrinsic.name,
-                  intrinsic.lanes);
+    return reject("intrinsic `{a}` is done by {0} lanes together: the mark `{b}` finds it", intrinsic.name,
+                  Str(intrinsic.lanes == kWarpLanes ? "warp_mma" : "warpgroup_mma"), intrinsic.lanes);
   return Matcher(intrinsic, nest, around).run(arena);
 }
 

@@ -35,12 +35,6 @@ Touched touched_by(const Stmt* step) {
   return out;
 }
 
-bool makes_staged_copies(const Stmt* step) {
-  bool found = false;
-  for_each<For>(step, [&](const For* loop) { found |= find_annotation(loop->annotations, kCopiesMark) != nullptr; });
-  return found;
-}
-
 class BarrierFinder {
  public:
   explicit BarrierFinder(Array<SharedPlace> places) : places_(places) {}

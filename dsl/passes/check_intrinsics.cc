@@ -23,9 +23,7 @@ Status check(Arena& arena, const For* nest, const VarRanges& around) {
 
 bool is_tensorized(const For* loop) { return find_annotation(loop->annotations, kIntrinsicMark) != nullptr; }
 
-bool is_one_instruction(const For* loop) {
-  return is_tensorized(loop) || find_annotation(loop->annotations, kWarpMmaMark) != nullptr;
-}
+bool is_one_instruction(const For* loop) { return is_tensorized(loop) || find_mma_mark(loop) != nullptr; }
 
 Status check_intrinsics(Arena& arena, const Stmt* body) {
   VarRanges around;

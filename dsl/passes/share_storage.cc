@@ -110,6 +110,13 @@ class Sharing {
 
 }  // namespace
 
+bool is_swizzled_matrix(const Buffer* buffer) {
+  std::optional<XorLayout> layout = buffer->scope == Scope::Shared ? xor_layout(buffer) : std::nullopt;
+  return layout && layout->bits == 3 && layout->span == 8 * kXorBytes;
+}
+
+i64 shared_alignment(const Buffer* buffer) { return is_swizzled_matrix(buffer) ? kMatrixAlignment : kSharedAlignment; }
+
 SharedRooms::SharedRooms(const Stmt* kernel, i64 taken) : spans_(lifetimes_of(kernel)), taken_(taken) {
   std::set<const Buffer*> staged;
   remove_kept(kernel, spans_, staged);
@@ -135,8 +142,9 @@ std::vector<SharedRoom> SharedRooms::rooms_with(const Buffer* buffer) const {
   auto lifetime = lifetimes_.find(buffer), span = spans_.find(buffer);
   Lifetime own = span == spans_.end() ? kAlways : span->second;
   std::size_t r = room_for(buffer);
-  if (r == rooms.size()) rooms.push_back({buffer->dtype, 0, {}, {}, own});
+  if (r == rooms.size()) rooms.push_back({buffer->dtype, 0, {}, {}, own, kSharedAlignment});
   SharedRoom& room = rooms[r];
+  room.alignment = std::max(room.alignment, shared_alignment(buffer));
   room.bytes = std::max(room.bytes, bytes_of(buffer));
   room.buffers.push_back(buffer->id);
   room.span = {std::min(room.span.first, own.first), std::max(room.span.last, own.last)};
@@ -144,15 +152,21 @@ std::vector<SharedRoom> SharedRooms::rooms_with(const Buffer* buffer) const {
   return rooms;
 }
 
+static i64 alignment_of(const std::vector<SharedRoom>& rooms) {
+  i64 out = kSharedAlignment;
+  for (const SharedRoom& room : rooms) out = std::max(out, room.alignment);
+  return out;
+}
+
 // Places of rooms; nothing where each has bytes of its own.
 static std::optional<StoragePlan> plan_of(const std::vector<SharedRoom>& rooms) {
   std::vector<StorageNeed> needs;
-  i64 all = 0;
+  i64 all = 0, alignment = alignment_of(rooms);
   for (const SharedRoom& room : rooms) {
-    needs.push_back({room.span, aligned_shared(room.bytes)});
+    needs.push_back({room.span, aligned_shared(room.bytes, alignment)});
     all += needs.back().bytes;
   }
-  StoragePlan plan = first_fit(needs, kSharedAlignment);
+  StoragePlan plan = first_fit(needs, alignment);
   return plan.bytes < all ? std::optional(plan) : std::nullopt;
 }
 
@@ -160,7 +174,7 @@ i64 SharedRooms::bytes_with(const Buffer* buffer) const {
   std::vector<SharedRoom> rooms = rooms_with(buffer);
   if (std::optional<StoragePlan> plan = plan_of(rooms)) return taken_ + plan->bytes;
   i64 all = taken_;
-  for (const SharedRoom& room : rooms) all += aligned_shared(room.bytes);
+  for (const SharedRoom& room : rooms) all += aligned_shared(room.bytes, alignment_of(rooms));
   return all;
 }
 

@@ -18,11 +18,18 @@ struct SharedRoom {
   std::vector<BufferId> buffers;
   std::vector<Lifetime> lifetimes;
   Lifetime span;  // of all of them; from the first step to the last where it must lie alone
+  i64 alignment;
 };
 
-// Where an array begins in the shared memory of a group: no operation of a device wants more.
-inline constexpr i64 kSharedAlignment = 128;  // bytes
-inline i64 aligned_shared(i64 bytes) { return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment; }
+// Where an array begins in the shared memory of a group. What instructions of four warps read by a descriptor
+// (is_swizzled_matrix) is swizzled by the bits of its address up to this number.
+inline constexpr i64 kSharedAlignment = 128, kMatrixAlignment = 1024;  // bytes
+i64 shared_alignment(const Buffer* buffer);
+inline i64 aligned_shared(i64 bytes, i64 alignment = kSharedAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+// Has the buffer rows of 128 bytes, whose pieces of 16 bytes are exchanged by the number of the row (`xor 3`)?
+bool is_swizzled_matrix(const Buffer* buffer);
 
 // Rooms of one kernel, filled greedily in the order of Allocs. Bytes are counted with what alignment adds.
 class SharedRooms {

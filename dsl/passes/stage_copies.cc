@@ -6,6 +6,7 @@
 #include "dsl/ir/walk.h"
 #include "dsl/passes/outer_dimension.h"
 #include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -172,9 +173,10 @@ class Staging {
     std::vector<const Stmt*> next;
     for (const Stmt* copy : body.copies)
       next.push_back(copied(copy, loop, ahead, build_.floor_mod(ahead, build_.integer(stages)), body, versions));
-    inside.push_back(build_.if_then(build_.lt(ahead, loop->extent), build_.seq(next)));
     for (const Stmt* s : body.rest)
       inside.push_back(versions.in(s, build_.floor_mod(loop->var, build_.integer(stages))));
+    inside.insert(multiplies_meanwhile(body) ? inside.end() : inside.begin(),
+                  build_.if_then(build_.lt(ahead, loop->extent), build_.seq(next)));
     const Stmt* all = build_.seq(inside);
     for (std::size_t i = body.others.size(); i-- > 0;) all = build_.alloc(body.others[i]->buffer, all);
     plain->annotations = with_annotation(arena_, plain->annotations, mark(kStagedMark, stages));
@@ -195,6 +197,15 @@ class Staging {
     at.set(loop->var, iteration);
     const Stmt* out = versions.in(simplify(arena_, substitute(arena_, copy, at)), version);
     return marked(out, static_cast<i64>(body.copies.size()), is_async(copy));
+  }
+
+  // Instructions of four warps go on while the next copies are begun.
+  static bool multiplies_meanwhile(const Body& body) {
+    bool found = false;
+    for (const Stmt* s : body.rest)
+      for_each<For>(
+          s, [&](const For* loop) { found |= find_annotation(loop->annotations, kWarpgroupMmaMark) != nullptr; });
+    return found;
   }
 
   const Stmt* marked(const Stmt* s, i64 copies, bool is_async) {
@@ -223,6 +234,12 @@ class Staging {
 };
 
 }  // namespace
+
+bool makes_staged_copies(const Stmt* s) {
+  bool found = false;
+  for_each<For>(s, [&](const For* loop) { found |= find_annotation(loop->annotations, kCopiesMark) != nullptr; });
+  return found;
+}
 
 i64 stages_of(const For* loop) {
   if (const Annotation* mark = find_annotation(loop->annotations, kStagesMark)) return mark->value.integer;

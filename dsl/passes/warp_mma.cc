@@ -6,6 +6,7 @@
 
 #include "dsl/analysis/precision.h"
 #include "dsl/analysis/region.h"
+#include "dsl/ir/build.h"
 #include "dsl/ir/walk.h"
 
 namespace tw {
@@ -21,18 +22,22 @@ i64 take(Sum& sum, const Expr* atom) {
   return found;
 }
 
-// Takes the lane's number out of a sum: what each of its bits adds. Nothing where a term mixes it with the number of
-// the warp.
-std::optional<std::vector<i64>> take_lane_bits(Sum& sum, const Var* t, i64 lanes, const VarRanges& ranges) {
+// Takes the lane's number out of a sum: what each of its bits adds. What a term has of the number of the warp, or of
+// the group of warps, stays.
+std::optional<std::vector<i64>> take_lane_bits(Arena& arena, Sum& sum, const Var* t, i64 lanes,
+                                               const VarRanges& ranges) {
+  Build build{arena};
   std::vector<i64> out(bits_of(lanes), 0);
   auto terms = sum.terms;
   for (const Sum::Term& term : terms) {
     std::optional<Digit> digit = digit_of(term.atom, ranges);
     if (!digit || digit->source != t || digit->lower >= lanes) continue;
-    if (!is_power_of_two(digit->lower) || !is_power_of_two(digit->count) || digit->lower * digit->count > lanes)
-      return std::nullopt;
-    for (std::size_t b = 0; b < bits_of(digit->count); ++b) out[bits_of(digit->lower) + b] += term.coefficient << b;
+    if (!is_power_of_two(digit->lower) || !is_power_of_two(digit->count)) return std::nullopt;
+    i64 of_lane = std::min(digit->count, lanes / digit->lower), of_warp = digit->count / of_lane;
+    for (std::size_t b = 0; b < bits_of(of_lane); ++b) out[bits_of(digit->lower) + b] += term.coefficient << b;
     sum.add_atom(term.atom, -term.coefficient);
+    const Expr* warp = build.binary(BinaryOp::FloorDiv, t, build.integer(lanes));
+    if (of_warp > 1) sum.add_atom(build.floor_mod(warp, build.integer(of_warp)), term.coefficient * of_lane);
   }
   return out;
 }
@@ -95,8 +100,8 @@ struct Description {
 
 class Matcher {
  public:
-  Matcher(const Nest& nest, const Intrinsic& intrinsic, const For* threads, const VarRanges& ranges)
-      : nest_(nest), intrinsic_(intrinsic), description_(intrinsic), threads_(threads), ranges_(ranges) {
+  Matcher(Arena& arena, const Nest& nest, const Intrinsic& intrinsic, const For* threads, const VarRanges& ranges)
+      : arena_(arena), nest_(nest), intrinsic_(intrinsic), description_(intrinsic), threads_(threads), ranges_(ranges) {
     Array<Param> params = intrinsic.description.program.params;
     for (std::size_t p = 0; p < params.size(); ++p) {
       if (params[p].role == Role::Output) sums_ = &intrinsic.holds[p];
@@ -164,7 +169,7 @@ class Matcher {
     i64 along_sum = take(out.index, sum_->var);
     std::vector<i64> moves;  // by each loop over sums
     for (const For* loop : spatial_) moves.push_back(take(out.index, loop->var));
-    std::optional<std::vector<i64>> bits = take_lane_bits(out.index, threads_->var, intrinsic_.lanes, ranges_);
+    std::optional<std::vector<i64>> bits = take_lane_bits(arena_, out.index, threads_->var, intrinsic_.lanes, ranges_);
     if (!bits || !is_uniform(out.index, threads_->var, intrinsic_.lanes, ranges_) || uses_loops(out.index))
       return std::nullopt;
     // Of the sums' layout: how far this operand moves with a bit.
@@ -172,7 +177,7 @@ class Matcher {
       i64 all = 0;
       for (std::size_t d = 0; d < out.steps.size(); ++d) {
         if (std::optional<std::size_t> at = description_.index_of(access.described_indices[d]))
-          all += out.steps[d] * by[*at];
+          all += out.distance(d, by[*at]);
       }
       return all;
     };
@@ -181,6 +186,7 @@ class Matcher {
       out.steps.push_back(at ? step_of(*at, *bits) : along_sum);
       if (at && out.steps.back() == 0) return std::nullopt;
     }
+    if (out.is_in_shared()) out.block = block_of(out, moves);
     for (std::size_t b = 0; b < bits->size(); ++b) {
       if (expected(sums_->lane_bits[b]) != (*bits)[b]) return std::nullopt;
     }
@@ -188,6 +194,15 @@ class Matcher {
     for (const LaneLayout::Index& by : sums_->own_bits) wanted.push_back(expected(by));
     moves_.push_back({moves, wanted});
     return out;
+  }
+
+  // How far the next block of rows is: the shortest move of a loop that is no shorter than a row of them.
+  static i64 block_of(const MmaOperand& operand, const std::vector<i64>& moves) {
+    i64 out = 0;
+    for (i64 move : moves) {
+      if (move >= MmaOperand::kBlockRows && (out == 0 || move < out)) out = move;
+    }
+    return operand.steps[0] == 1 ? out : 0;
   }
 
   // By the first bit of the lane's number that moves this index of the sums; 0 if there is none.
@@ -227,6 +242,7 @@ class Matcher {
     std::vector<i64> by_loop, wanted;
   };
 
+  Arena& arena_;
   const Nest& nest_;
   const Intrinsic& intrinsic_;
   Description description_;
@@ -240,14 +256,21 @@ class Matcher {
 
 }  // namespace
 
-std::optional<WarpMma> match_warp_mma(const For* outer, const For* threads, const VarRanges& ranges,
+const Annotation* find_mma_mark(const For* loop) {
+  const Annotation* of_warp = find_annotation(loop->annotations, kWarpMmaMark);
+  return of_warp ? of_warp : find_annotation(loop->annotations, kWarpgroupMmaMark);
+}
+
+std::optional<WarpMma> match_warp_mma(Arena& arena, const For* outer, const For* threads, const VarRanges& ranges,
                                       std::string_view gpu) {
   std::optional<Nest> nest = nest_of(outer);
-  bool may_round = find_annotation(outer->annotations, kWarpMmaMark)->value.integer == kMayRound;
+  const Annotation* mark = find_mma_mark(outer);
+  bool is_of_warp = mark->key == kWarpMmaMark, may_round = is_of_warp && mark->value.integer == kMayRound;
   for (const Intrinsic* intrinsic : nest ? warp_intrinsics() : std::vector<const Intrinsic*>()) {
-    bool is_of_warp = intrinsic->lanes == kWarpLanes;  // the printer makes no code for groups of warps
-    if (!is_of_warp || (!intrinsic->rounds.empty() && !may_round) || !can_do(gpu, *intrinsic)) continue;
-    if (std::optional<WarpMma> found = Matcher(*nest, *intrinsic, threads, ranges).run()) return found;
+    if (is_of_warp != (intrinsic->lanes == kWarpLanes) || (!intrinsic->rounds.empty() && !may_round) ||
+        !can_do(gpu, *intrinsic))
+      continue;
+    if (std::optional<WarpMma> found = Matcher(arena, *nest, *intrinsic, threads, ranges).run()) return found;
   }
   return std::nullopt;
 }

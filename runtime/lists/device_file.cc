@@ -51,6 +51,7 @@ const std::vector<Key<GpuDevice>>& device_keys() {
       {"f32_per_cycle", decode_number<&D::f32_per_cycle, 1, 65536>, "f32 multiply-adds of one multiprocessor"},
       {"f64_per_cycle", decode_number<&D::f64_per_cycle, 1, 65536>, "f64 multiply-adds of one multiprocessor"},
       {"tensor_f16_per_cycle", decode_number<&D::tensor_f16_per_cycle, 0, 1000000>},
+      {"wgmma_f16_per_cycle", decode_number<&D::wgmma_f16_per_cycle, 0, 1000000>},
       {"memory_latency", decode_number<&D::memory_latency, 1, 100000>},
       {"shared_latency", decode_number<&D::shared_latency, 1, 100000>},
       {"launch_ns", decode_number<&D::launch_ns, 0, 1000000>},

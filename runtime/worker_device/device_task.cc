@@ -221,7 +221,8 @@ bool DeviceTask::compare_on_host(const Kernel& candidate, Loaded& loaded, int se
   for (std::size_t i = 0; i < candidate.manifest.run.size(); ++i) {
     const KernelArgument& argument = candidate.manifest.run[i];
     if (argument.role == ArgumentRole::Output && !memory_for(argument, loaded, error)->read(binding.run[i]))
-      return fail(result, MeasureStatus::WorkerLost, "the device does not give its results");
+      return fail(result, MeasureStatus::WorkerLost,
+                  worker_.gpu.answers() ? "the device does not give its results" : "the device answers no more");
   }
   std::string wrong = data_->check(set, candidate.manifest, kPoison, result.max_error);
   return wrong.empty() || fail(result, MeasureStatus::WrongResult, cat(wrong, when));

@@ -271,6 +271,8 @@ int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) {
 }
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, void* stream) { return (void)stream, cuMemcpyHtoD_v2(to, from, bytes); }
 int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, void* stream) { return (void)stream, cuMemcpyDtoH_v2(to, from, bytes); }
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) { return (void)flags, (*memory = malloc(bytes)) ? 0 : 2; }
+int cuMemFreeHost(void* memory) { return free(memory), 0; }
 int cuMemsetD8_v2(Address to, unsigned char value, size_t bytes) { return broken ? broken : (memset((void*)(size_t)to, value, bytes), 0); }
 int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) {
   return (void)stream, is_cold = bytes >= (size_t)128 << 20, cuMemsetD8_v2(to, value, bytes);

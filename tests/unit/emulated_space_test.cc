@@ -99,8 +99,7 @@ int random_sketch(const Space& space, Rng& rng) {
 }
 
 // Leaves the case without a kernel if lowering refuses the program.
-void lower_case(const Program& scheduled, Case& out) {
-  static const Target target = test::cuda_target();
+void lower_case(const Program& scheduled, Case& out, const Target& target = test::cuda_target()) {
   Arena arena;
   Result<LoweredGpuProgram> lowered = lower_gpu(arena, scheduled, lowering_options(target), gpu_limits(target));
   if (!lowered) return;
@@ -129,9 +128,8 @@ void make_draw(Case& out) {
 }
 
 // A draw of a sketch in which the rule has been applied.
-void draw_by(const char* rule, Case& out, Rng& rng) {
+void draw_by(const char* rule, Case& out, Rng& rng, const Target& target = test::cuda_target()) {
   static const rules::Library library = rules::Library::built_in();
-  static const Target target = test::cuda_target();
   std::string errors;
   CandidateSpace space = make_candidate_space(out.base.program, *library.find_set("cuda"), library, target, errors);
   ASSERT_EQ(errors, "") << out.use;
@@ -148,7 +146,7 @@ void draw_by(const char* rule, Case& out, Rng& rng) {
   Result<Program> program = builder.build(candidate, &rng);
   if (!program) return;
   if (Result<Trace> trace = full_trace(space, candidate)) out.trace = trace->print();
-  lower_case(*program, out);
+  lower_case(*program, out, target);
 }
 
 void draw_mma(Case& out, Rng& rng) {
@@ -287,6 +285,42 @@ void make_mma_edges(Case& out) {
   draw_mma(out, rng);
 }
 
+// Products of halves by Hopper's instructions of four warps: either operand may run along the sum or across it, or be
+// the windows of an image; shapes that tiles fit, and others.
+constexpr const char* kTurned = R"(
+workload turned(M: int, N: int, K: int, T: type) {
+  input A: T[K, M], B: T[K, N]
+  S[i: M, j: N] = sum(k: K) f32(A[k, i]) * f32(B[k, j])
+  output C: T[i: M, j: N] = T(S[i, j])
+}
+)";
+
+void make_warpgroup_mma(Case& out) {
+  Rng rng(out.seed, 9);
+  auto extent = [&](i64 most) { return rng.below(2) ? 64 * (1 + rng.below(most / 64)) : 1 + rng.below(most); };
+  DType type = rng.below(2) ? DType::F16 : DType::BF16;
+  const char* text = type == DType::F16 ? "f16" : "bf16";
+  i64 form = rng.below(4);
+  if (form < 3) {
+    const char* names[] = {"matmul", "dense", "turned"};
+    WorkloadArguments arguments{{"M", extent(70)}, {"N", extent(140)}, {"K", extent(80)}, {"T", type}};
+    static const Source source{"turned", kTurned};
+    Diagnostics diagnostics(source);
+    static const WorkloadModule module = parse_workloads(source, diagnostics);
+    std::optional<OwnedProgram> made =
+        instantiate(form == 2 ? module : operator_library(), names[form], arguments, {}, diagnostics);
+    ASSERT_TRUE(made) << diagnostics.render();
+    out.use = to_string(WorkloadUse{names[form], arguments}), out.base = std::move(*made);
+  } else {
+    out.use = cat("conv2d(N = ", 1 + rng.below(2), ", H = ", 4 + rng.below(4), ", W = 5, CI = ", 1 + rng.below(20),
+                  ", CO = ", extent(80), ", K = 3, padding = 1, T = ", text, ")");
+    out.base = test::Scheduled(out.use, {}, "").base();
+  }
+  Target hopper = test::cuda_target();
+  hopper.arch = "sm_90a", hopper.shared_bytes = 227 << 10;
+  draw_by("warpgroup_mma", out, rng, hopper);
+}
+
 void make_tiles(Case& out) {
   Rng rng(out.seed, 1);
   auto between = [&](i64 least, i64 most) { return static_cast<int>(least + rng.below(most - least + 1)); };
@@ -412,7 +446,7 @@ struct Count {
   int kernels = 0, refused = 0, wrong = 0, with_barriers = 0, with_mma = 0, with_fills = 0, shared_buffers = 0;
   int with_filled_loads = 0;  // vectors that are zeros where padding is
   int with_staged_sums = 0;   // which leave through shared memory, where they lie over operands
-  std::set<std::string> operators, matrix_instructions;
+  std::set<std::string> operators, matrix_instructions, warpgroup_instructions;
 };
 
 void run_batch(std::vector<Case>& cases, Count& count) {
@@ -440,6 +474,8 @@ void run_batch(std::vector<Case>& cases, Count& count) {
     count.with_filled_loads +=
         code.find(": float4()") != std::string::npos || code.find(": float2()") != std::string::npos;
     for (std::size_t at = 0; (at = code.find("  __shared__ ", at)) != std::string::npos; ++at) ++count.shared_buffers;
+    for (std::size_t at = 0; (at = code.find("  tw_wgmma_m64", at)) != std::string::npos; ++at)
+      count.warpgroup_instructions.insert(code.substr(at, code.find('(', at) - at));
     if (std::size_t call = code.find("  tw_mma_"); call != std::string::npos) {
       ++count.with_mma;
       count.matrix_instructions.insert(code.substr(call, code.find('(', call) - call));
@@ -534,6 +570,15 @@ TEST_F(EmulatedSpace, MatrixInstructionsBeyondTheEndOfAMatrixComputeWhatTheInter
   EXPECT_GE(count.operators.size(), 3u);
   EXPECT_GE(count.matrix_instructions.size(), 4u) << "of f16, bf16, i8, u8 and f32";
   EXPECT_GE(count.with_fills, count.kernels / 10) << "zeros by asynchronous copies";
+  EXPECT_LE(count.refused, count.kernels / 10);
+}
+
+TEST_F(EmulatedSpace, InstructionsOfFourWarpsComputeWhatTheInterpreterSays) {
+  Count count = run_cases(make_warpgroup_mma, 20);
+  if (is_one_case()) return;
+  EXPECT_EQ(count.with_barriers, count.kernels);
+  EXPECT_GE(count.warpgroup_instructions.size(), 8u) << "of both types, three widths, along and across the sum";
+  EXPECT_GE(count.with_staged_sums, count.kernels / 8);
   EXPECT_LE(count.refused, count.kernels / 10);
 }
 

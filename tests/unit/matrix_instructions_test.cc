@@ -97,6 +97,29 @@ TEST(MatrixInstructions, AreThoseOfThePtxIsa) {
   EXPECT_EQ(found, 4 + 2 + 8);
 }
 
+// Rows and columns of the sums of wgmma ("Register fragments for wgmma.mma_async"), whose operands lie in shared
+// memory.
+TEST(MatrixInstructions, OfFourWarpsAreThoseOfThePtxIsa) {
+  int found = 0;
+  for (const Intrinsic* intrinsic : warp_intrinsics()) {
+    if (intrinsic->lanes != 4 * kWarpLanes) continue;
+    const char* type = ptx_type(intrinsic->description.program.params[0].buffer->dtype, false);
+    EXPECT_EQ(intrinsic->ptx, cat("wgmma.mma_async.sync.aligned.m64n", extent(*intrinsic, 1, 0), "k16.f32.", type, ".",
+                                  type, " {C}, {A}, {B}, 1, 1, 1, {A.across}, {B.across};"));
+    EXPECT_FALSE(can_do("sm_90", *intrinsic));
+    EXPECT_TRUE(intrinsic->holds[0].is_empty() && intrinsic->holds[1].is_empty()) << intrinsic->name;
+    const LaneLayout& sums = intrinsic->holds[2];
+    for (i64 t = 0; t < 128; ++t) {
+      for (i64 i = 0; i < sums.held(); ++i) {
+        LaneLayout::Index isa{16 * (t / 32) + t % 32 / 4 + 8 * (i / 2 % 2), 8 * (i / 4) + 2 * (t % 4) + i % 2};
+        ASSERT_EQ(sums.at(t, i), isa) << intrinsic->name << ", lane " << t << ", element " << i;
+      }
+    }
+    ++found;
+  }
+  EXPECT_EQ(found, 2 * 3) << "types, widths";
+}
+
 TEST(MatrixInstructions, NeedTheirArchitecture) {
   const Intrinsic& mma = *find_intrinsic("mma_m16n8k16_f16");
   for (const char* gpu : {"", "sm_80", "sm_86", "sm_90a", "sm_100"}) EXPECT_TRUE(can_do(gpu, mma)) << gpu;
@@ -205,7 +228,7 @@ TEST(MatrixInstructions, AreNotPrintedForOlderMachines) {
   EXPECT_EQ(text("sm_75").find("mma.sync"), std::string::npos);
 }
 
-// wgmma can be said, and becomes no code.
+// One that reads its first operand from registers can be said, and becomes no code.
 constexpr const char* kOfFourWarps = R"(intrinsic wgmma_m64n8k16_f16 {
   doc "64 x 8 sums of 16 products of halves"
   arch "nvptx"
