@@ -8,6 +8,7 @@
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/memory_plan.h"
+#include "sampler/models/weight_file.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
 #include "sampler/tasks/export_task.h"
@@ -18,19 +19,18 @@ namespace {
 using graph::Group;
 using graph::ValueId;
 
-i64 aligned(i64 bytes) { return (bytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT; }
-
-// Constants in the file of weights, each once.
-class WeightFile {
+// The constants of a graph as they get into the file of weights.
+class PackedConstants {
  public:
-  WeightFile(const graph::Graph& graph, const graph::FusedGraph& fused) : graph_(graph), fused_(fused) {}
+  PackedConstants(const graph::Graph& graph, const graph::FusedGraph& fused, WeightFile& file)
+      : graph_(graph), fused_(fused), file_(file) {}
 
   // A constant as the graph has it.
   i64 raw(ValueId value) {
     ValueId memory = fused_.memory[value];
     auto [at, is_new] = raw_.try_emplace(memory, 0);
     const std::vector<u8>& bytes = graph_.values[memory].data->bytes;
-    if (is_new) at->second = add(bytes.data(), bytes.size());
+    if (is_new) at->second = file_.add(bytes.data(), bytes.size());
     return at->second;
   }
 
@@ -62,7 +62,7 @@ class WeightFile {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       const KernelArgument& argument = kernel.manifest.prepack[i];
       if (argument.role == ArgumentRole::Packed)
-        offsets.push_back(add(buffers[i], static_cast<std::size_t>(argument.bytes)));
+        offsets.push_back(file_.add(buffers[i], static_cast<std::size_t>(argument.bytes)));
     }
     packed_.emplace(std::pair(task, sources), offsets);
     return offsets;
@@ -73,30 +73,27 @@ class WeightFile {
     return static_cast<std::size_t>(std::stoul(argument.name.substr(1)));
   }
 
-  std::string take() { return std::move(bytes_); }
-
  private:
-  // Offsets count from the begin of the file, where the header is.
-  i64 add(const void* bytes, std::size_t count) {
-    std::size_t at = bytes_.size();
-    bytes_.append(static_cast<const char*>(bytes), count);
-    bytes_.resize(static_cast<std::size_t>(aligned(static_cast<i64>(bytes_.size()))), '\0');
-    return static_cast<i64>(at) + kWeightsHeaderBytes;
-  }
-
   const graph::Graph& graph_;
   const graph::FusedGraph& fused_;
+  WeightFile& file_;
   std::map<ValueId, i64> raw_;
   std::map<std::pair<std::size_t, std::vector<ValueId>>, std::vector<i64>> packed_;
-  std::string bytes_;
 };
 
 class Planner {
  public:
-  Planner(const graph::Graph& graph, const ModelTasks& tasks, const std::vector<ExportedTask>& kernels)
-      : graph_(graph), tasks_(tasks), fused_(tasks.fused), kernels_(kernels), weights_(graph, tasks.fused) {}
+  // `kernels`: of the whole library; `kernel_of`: which of them a task has.
+  Planner(const EntryGraph& entry, const std::vector<ExportedTask>& kernels, const std::vector<std::size_t>& kernel_of,
+          WeightFile& file)
+      : graph_(entry.graph),
+        tasks_(entry.tasks),
+        fused_(tasks_.fused),
+        kernels_(kernels),
+        kernel_of_(kernel_of),
+        weights_(graph_, fused_, file) {}
 
-  std::optional<ModelPlan> run(std::string& error) {
+  std::optional<ModelEntry> run(std::string& error) {
     for (ValueId input : graph_.inputs) plan_.inputs.push_back(argument(input, ArgumentRole::Input));
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(argument(graph_.outputs[i], ArgumentRole::Output));
@@ -112,7 +109,6 @@ class Planner {
       if (from.where == ModelPlace::Where::Output && from.at == static_cast<i64>(i)) continue;
       plan_.copies.push_back({from, i});
     }
-    plan_.weights = weights_.take();
     return std::move(plan_);
   }
 
@@ -163,7 +159,7 @@ class Planner {
 
   bool add_step(std::size_t g, std::string& error) {
     const Group& group = fused_.groups[g];
-    std::size_t task = tasks_.task_of[g];
+    std::size_t task = kernel_of_[tasks_.task_of[g]];
     const Kernel& kernel = kernels_[task].kernel;
     ModelStep step{graph_.values[group.outputs[0]].name, task, {}};
     std::vector<i64> packed;
@@ -175,7 +171,7 @@ class Planner {
     std::size_t next_packed = 0, next_output = 0;
     for (const KernelArgument& argument : kernel.manifest.run) {
       std::size_t index = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant
-                              ? WeightFile::constant_index(argument)
+                              ? PackedConstants::constant_index(argument)
                               : 0;
       switch (argument.role) {
         case ArgumentRole::Input:
@@ -200,39 +196,80 @@ class Planner {
   const ModelTasks& tasks_;
   const graph::FusedGraph& fused_;
   const std::vector<ExportedTask>& kernels_;
-  WeightFile weights_;
+  const std::vector<std::size_t>& kernel_of_;
+  PackedConstants weights_;
   std::map<ValueId, ModelPlace> places_;  // by memory
-  ModelPlan plan_;
+  ModelEntry plan_;
 };
 
-}  // namespace
-
-std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
-                                        std::string& error) {
-  ExportPlan plan;
-  plan.library = options.library;
-  std::vector<std::optional<ExportedTask>> kernels(tasks.tasks.size());
-  std::vector<std::string> errors(kernels.size());
-  if (options.database) {
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-      std::string message;
-      kernels[i] = export_task(*options.database, tasks.tasks[i], options.library, message, options.which);
+// The tasks of all entries, each once.
+struct AllTasks {
+  std::vector<const TuneTask*> tasks;
+  std::vector<std::vector<std::size_t>> kernel_of;  // where the tasks of each entry are among them
+};
+AllTasks all_tasks(const std::vector<EntryGraph>& entries) {
+  AllTasks out;
+  std::map<std::string, std::size_t> known;
+  for (const EntryGraph& entry : entries) {
+    out.kernel_of.emplace_back();
+    for (const TuneTask& task : entry.tasks.tasks) {
+      auto [at, is_new] = known.try_emplace(task.name, out.tasks.size());
+      if (is_new) out.tasks.push_back(&task);
+      out.kernel_of.back().push_back(at->second);
     }
+  }
+  return out;
+}
+
+// From the database, else without trials. Empty, and why in `error`, if one of them cannot be made.
+std::vector<ExportedTask> kernels_of(const std::vector<const TuneTask*>& tasks, const ModelOptions& options,
+                                     std::string& error) {
+  std::vector<std::optional<ExportedTask>> kernels(tasks.size());
+  std::vector<std::string> errors(kernels.size());
+  for (std::size_t i = 0; i < kernels.size() && options.database; ++i) {
+    std::string message;
+    kernels[i] = export_task(*options.database, *tasks[i], options.library, message, options.which);
   }
   rules::Library library = rules::Library::built_in();
   parallel_for(static_cast<int>(kernels.size()), options.threads, [&](int item, int) {
     std::size_t i = static_cast<std::size_t>(item);
     if (kernels[i] || (options.stop && options.stop())) return;
-    kernels[i] = zero_trial_kernel(tasks.tasks[i], library, options, errors[i]);
+    kernels[i] = zero_trial_kernel(*tasks[i], library, options, errors[i]);
   });
-  if (options.stop && options.stop()) return error = "interrupted", std::nullopt;
+  if (options.stop && options.stop()) return error = "interrupted", std::vector<ExportedTask>();
+  std::vector<ExportedTask> out;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (!kernels[i]) return error = cat(tasks.tasks[i].name, ": ", errors[i]), std::nullopt;
-    plan.tasks.push_back(std::move(*kernels[i]));
+    if (!kernels[i]) return error = cat(tasks[i]->name, ": ", errors[i]), std::vector<ExportedTask>();
+    out.push_back(std::move(*kernels[i]));
   }
-  plan.model = Planner(graph, tasks, plan.tasks).run(error);
-  if (!plan.model) return std::nullopt;
+  return out;
+}
+
+}  // namespace
+
+std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
+                                        std::string& error) {
+  AllTasks all = all_tasks(entries);
+  ExportPlan plan;
+  plan.library = options.library;
+  error.clear();
+  plan.tasks = kernels_of(all.tasks, options, error);
+  if (!error.empty()) return std::nullopt;
+  WeightFile weights;
+  std::vector<ModelEntry> made;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::optional<ModelEntry> entry = Planner(entries[i], plan.tasks, all.kernel_of[i], weights).run(error);
+    if (!entry) return std::nullopt;
+    made.push_back(std::move(*entry));
+  }
+  plan.model.emplace(ModelPlan{std::move(made[0]), {}, weights.take()});
+  plan.model->further.assign(std::make_move_iterator(made.begin() + 1), std::make_move_iterator(made.end()));
   return plan;
+}
+
+std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
+                                        std::string& error) {
+  return compile_model({{graph, tasks}}, options, error);
 }
 
 }  // namespace tw
