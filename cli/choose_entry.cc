@@ -22,11 +22,9 @@ std::string text_of(const std::string& name, const std::vector<i64>& extents) {
 
 // "x=1,3,32,32; x=8,3,32,32": all inputs of a library of one entry, else those whose shapes differ.
 std::string listed(const std::vector<ModelLibrary>& entries) {
-  std::vector<std::vector<KernelArgument>> inputs;
-  for (const ModelLibrary& entry : entries) inputs.push_back(entry.inputs);
-  if (entries.size() > 1) return join(entry_labels(inputs), "; ");
+  if (entries.size() > 1) return join(entry_labels(entries), "; ");
   std::vector<std::string> words;
-  for (const KernelArgument& input : inputs[0]) words.push_back(text_of(input.name, input.shape));
+  for (const KernelArgument& input : entries[0].inputs) words.push_back(text_of(input.name, input.shape));
   return join(words, " ");
 }
 

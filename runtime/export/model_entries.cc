@@ -73,6 +73,12 @@ std::vector<std::string> entry_labels(const std::vector<std::vector<KernelArgume
 
 std::vector<std::string> entry_labels(const ModelPlan& model) { return entry_labels(inputs_of(model)); }
 
+std::vector<std::string> entry_labels(const std::vector<ModelLibrary>& entries) {
+  std::vector<std::vector<KernelArgument>> inputs;
+  for (const ModelLibrary& entry : entries) inputs.push_back(entry.inputs);
+  return entry_labels(inputs);
+}
+
 std::string entry_declarations(const ModelPlan& model) {
   if (model.further.empty()) return "";
   std::vector<std::string> lines;

@@ -8,6 +8,7 @@
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/memory_plan.h"
+#include "sampler/models/packings.h"
 #include "sampler/models/weight_file.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
@@ -202,66 +203,82 @@ class Planner {
   ModelEntry plan_;
 };
 
-// The tasks of all entries, each once.
-struct AllTasks {
-  std::vector<const TuneTask*> tasks;
-  std::vector<std::vector<std::size_t>> kernel_of;  // where the tasks of each entry are among them
-};
-AllTasks all_tasks(const std::vector<EntryGraph>& entries) {
-  AllTasks out;
-  std::map<std::string, std::size_t> known;
-  for (const EntryGraph& entry : entries) {
-    out.kernel_of.emplace_back();
-    for (const TuneTask& task : entry.tasks.tasks) {
-      auto [at, is_new] = known.try_emplace(task.name, out.tasks.size());
-      if (is_new) out.tasks.push_back(&task);
-      out.kernel_of.back().push_back(at->second);
-    }
-  }
-  return out;
-}
+// The kernels of a library, entry after entry.
+class Kernels {
+ public:
+  explicit Kernels(const ModelOptions& options) : options_(options) {}
 
-// From the database, else without trials. Empty, and why in `error`, if one of them cannot be made.
-std::vector<ExportedTask> kernels_of(const std::vector<const TuneTask*>& tasks, const ModelOptions& options,
-                                     std::string& error) {
-  std::vector<std::optional<ExportedTask>> kernels(tasks.size());
-  std::vector<std::string> errors(kernels.size());
-  for (std::size_t i = 0; i < kernels.size() && options.database; ++i) {
-    std::string message;
-    kernels[i] = export_task(*options.database, *tasks[i], options.library, message, options.which);
+  // From the database, else without trials; those that earlier entries have are theirs. False, and why in `error`, if
+  // one cannot be made.
+  bool add(const EntryGraph& entry, std::string& error) {
+    const std::vector<TuneTask>& tasks = entry.tasks.tasks;
+    std::vector<std::size_t>& kernel_of = kernel_of_.emplace_back();
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      auto [at, is_new] = known_.try_emplace(tasks[i].name, kernels_.size() + missing.size());
+      if (is_new) missing.push_back(i);
+      kernel_of.push_back(at->second);
+    }
+    std::vector<std::optional<ExportedTask>> made(missing.size());
+    std::vector<std::string> errors(missing.size());
+    for (std::size_t m = 0; m < missing.size() && options_.database; ++m) {
+      std::string message;
+      made[m] = export_task(*options_.database, tasks[missing[m]], options_.library, message, options_.which);
+    }
+    std::vector<Preferred> preferred;
+    for (std::size_t m = 0; m < missing.size(); ++m) preferred.push_back(preference(entry, missing[m]));
+    parallel_for(static_cast<int>(missing.size()), options_.threads, [&](int item, int) {
+      std::size_t m = static_cast<std::size_t>(item);
+      if (made[m] || (options_.stop && options_.stop())) return;
+      made[m] = zero_trial_kernel(tasks[missing[m]], library_, options_, errors[m], preferred[m]);
+    });
+    if (options_.stop && options_.stop()) return error = "interrupted", false;
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), false;
+      kernels_.push_back(std::move(*made[m]));
+    }
+    return true;
   }
-  rules::Library library = rules::Library::built_in();
-  parallel_for(static_cast<int>(kernels.size()), options.threads, [&](int item, int) {
-    std::size_t i = static_cast<std::size_t>(item);
-    if (kernels[i] || (options.stop && options.stop())) return;
-    kernels[i] = zero_trial_kernel(*tasks[i], library, options, errors[i]);
-  });
-  if (options.stop && options.stop()) return error = "interrupted", std::vector<ExportedTask>();
-  std::vector<ExportedTask> out;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (!kernels[i]) return error = cat(tasks[i]->name, ": ", errors[i]), std::vector<ExportedTask>();
-    out.push_back(std::move(*kernels[i]));
+
+  // Which of all kernels each task of an entry has.
+  const std::vector<std::size_t>& kernel_of(std::size_t entry) const { return kernel_of_[entry]; }
+  const std::vector<ExportedTask>& get() const { return kernels_; }
+  std::vector<ExportedTask> take() { return std::move(kernels_); }
+  // What packs a constant as a kernel of these entries does is preferred in those that follow.
+  void note_packings(const EntryGraph& entry) { packings_.add(entry, kernel_of_.back(), kernels_); }
+
+ private:
+  Preferred preference(const EntryGraph& entry, std::size_t task) {
+    std::set<Hash128> wanted = packings_.of(entry, task);
+    if (wanted.empty()) return {};
+    return [wanted = std::move(wanted)](const Program& scheduled) { return wanted.contains(packing_of(scheduled)); };
   }
-  return out;
-}
+
+  const ModelOptions& options_;
+  rules::Library library_ = rules::Library::built_in();
+  std::vector<ExportedTask> kernels_;
+  std::vector<std::vector<std::size_t>> kernel_of_;
+  std::map<std::string, std::size_t> known_;  // by name
+  KnownPackings packings_;
+};
 
 }  // namespace
 
 std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
                                         std::string& error) {
-  AllTasks all = all_tasks(entries);
-  ExportPlan plan;
-  plan.library = options.library;
-  error.clear();
-  plan.tasks = kernels_of(all.tasks, options, error);
-  if (!error.empty()) return std::nullopt;
+  Kernels kernels(options);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!kernels.add(entries[i], error)) return std::nullopt;
+    if (i + 1 < entries.size()) kernels.note_packings(entries[i]);
+  }
   WeightFile weights;
   std::vector<ModelEntry> made;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    std::optional<ModelEntry> entry = Planner(entries[i], plan.tasks, all.kernel_of[i], weights).run(error);
+    std::optional<ModelEntry> entry = Planner(entries[i], kernels.get(), kernels.kernel_of(i), weights).run(error);
     if (!entry) return std::nullopt;
     made.push_back(std::move(*entry));
   }
+  ExportPlan plan{.library = options.library, .tasks = kernels.take()};
   plan.model.emplace(ModelPlan{std::move(made[0]), {}, weights.take()});
   plan.model->further.assign(std::make_move_iterator(made.begin() + 1), std::make_move_iterator(made.end()));
   return plan;
