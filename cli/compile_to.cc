@@ -7,6 +7,7 @@
 #include "cli/open_graph.h"
 #include "cli/stored.h"
 #include "graph/passes/passes.h"
+#include "graph/shared_constants.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "sampler/models/compile_model.h"
@@ -24,9 +25,11 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
                                                  const std::vector<std::vector<ModelShape>>& entries) {
   std::vector<OpenedModel> models;
   std::vector<graph::Graph> imported;
+  graph::SharedConstants constants;
   for (const std::vector<ModelShape>& shapes : entries) {
     std::optional<graph::Graph> graph = open_graph(choices.file, shapes);
     if (!graph) return std::nullopt;
+    constants.share(*graph);
     imported.push_back(std::move(*graph));
   }
   std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
@@ -36,6 +39,7 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   TaskNames names;
   for (graph::Graph& from : imported) {
     graph::Graph graph = graph::simplified(from, rewrites->modules());
+    constants.share(graph);
     ModelTasks tasks = model_tasks(graph, target, names);
     models.push_back({std::move(from), std::move(graph), target, std::move(tasks)});
   }
