@@ -5,9 +5,11 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/library_name.h"
+#include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "cli/stored.h"
 #include "graph/passes/passes.h"
+#include "graph/shared_constants.h"
 #include "runtime/console/output.h"
 #include "runtime/export/export_device_model.h"
 #include "runtime/measure/machine_probe.h"
@@ -35,41 +37,73 @@ std::optional<Target> target_of(const CompileChoices& choices) {
   return parsed;
 }
 
+// nullopt after messages.
+std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
+                                                 const std::vector<std::vector<ModelShape>>& entries) {
+  std::optional<Target> target = target_of(choices);
+  if (!target) return std::nullopt;
+  if (is_device(*target) && entries.size() > 1)
+    return say("--shape: a library for a device has one entry: say one shape for each input"), std::nullopt;
+  std::vector<OpenedModel> models;
+  std::vector<graph::Graph> imported;
+  graph::SharedConstants constants;
+  for (const std::vector<ModelShape>& shapes : entries) {
+    std::optional<graph::Graph> graph = open_graph(choices.file, shapes);
+    if (!graph) return std::nullopt;
+    constants.share(*graph);
+    imported.push_back(std::move(*graph));
+  }
+  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
+  if (!rewrites) return std::nullopt;
+  TaskNames names;
+  for (graph::Graph& from : imported) {
+    graph::Graph graph = graph::simplified(from, rewrites->modules());
+    constants.share(graph);
+    ModelTasks tasks = model_tasks(graph, *target, names);
+    models.push_back({std::move(from), std::move(graph), *target, std::move(tasks)});
+  }
+  return models;
+}
+
 }  // namespace
 
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices) {
-  std::optional<Target> target = target_of(choices);
-  if (!target) return std::nullopt;
-  std::optional<graph::Graph> imported = open_graph(choices.file, choices.shapes);
-  if (!imported) return std::nullopt;
-  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
-  if (!rewrites) return std::nullopt;
-  graph::Graph graph = graph::simplified(*imported, rewrites->modules());
-  ModelTasks tasks = model_tasks(graph, *target);
-  return OpenedModel{std::move(*imported), std::move(graph), *target, std::move(tasks)};
+  std::optional<std::vector<ModelShape>> shapes = parse_shapes(choices.shapes);
+  if (!shapes) return std::nullopt;
+  std::optional<std::vector<OpenedModel>> models = open_all(choices, {*shapes});
+  if (!models) return std::nullopt;
+  return std::move(models->front());
 }
 
-int compile_to(const OpenedModel& model, const CompileChoices& choices, const std::string& folder,
+std::optional<std::vector<OpenedModel>> open_entries_to_compile(const CompileChoices& choices) {
+  std::optional<std::vector<std::vector<ModelShape>>> entries = parse_entry_shapes(choices.shapes);
+  if (!entries) return std::nullopt;
+  return open_all(choices, *entries);
+}
+
+int compile_to(std::span<const OpenedModel> entries, const CompileChoices& choices, const std::string& folder,
                CompiledFolder& out) {
   std::optional<Database> database;
   if (!choices.database.empty() && !(database = open_database(choices.database, DatabaseMode::Read)))
     return Environment;
-  bool is_for_device = is_device(model.target);
+  bool is_for_device = is_device(entries[0].target);
   std::optional<MachineRates> rates =
       is_for_device ? MachineRates() : rates_for(database ? &*database : nullptr, choices.threads);
   if (!rates) return Environment;
   catch_interrupts();
   ModelOptions how{.library = library_name_of(choices.name.empty() ? choices.file : choices.name),
-                   .target = model.target,
+                   .target = entries[0].target,
                    .database = database ? &*database : nullptr,
                    .rates = *rates,
                    .seed = choices.seed,
                    .threads = host_target().threads,
                    .stop = [] { return stop_wanted.load(); }};
+  std::vector<EntryGraph> graphs;
+  for (const OpenedModel& entry : entries) graphs.push_back({entry.graph, entry.tasks});
   std::string error;
-  std::optional<ExportPlan> plan = compile_model(model.graph, model.tasks, how, error);
+  std::optional<ExportPlan> plan = compile_model(graphs, how, error);
   if (!plan) return say(error), stop_wanted ? Interrupted : TargetMissed;
-  ExportResult written = is_for_device ? write_device_model(*plan, model.target, folder) : write_export(*plan, folder);
+  ExportResult written = is_for_device ? write_device_model(*plan, how.target, folder) : write_export(*plan, folder);
   if (!written.note.empty()) say(written.note);
   if (!written.error.empty()) return say(written.error), Environment;
   out.plan = std::move(*plan);

@@ -5,6 +5,7 @@
 
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
+#include "runtime/export/c_text.h"
 #include "runtime/export/device_tables.h"
 #include "runtime/export/export_files.h"
 

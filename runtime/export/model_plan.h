@@ -32,26 +32,31 @@ struct ModelCopy {
   std::size_t output = 0;
 };
 
-struct ModelPlan {
+// What runs for one combination of input shapes.
+struct ModelEntry {
   std::vector<KernelArgument> inputs, outputs;
   std::vector<ModelStep> steps;
   std::vector<ModelCopy> copies;  // after all steps
   i64 memory_bytes = 0;           // of what steps hand on
   i64 least_memory_bytes = 0;     // that no other plan can do with: the most that is needed at one time
-  std::string weights;            // all constants as kernels want them, at their offsets; it begins with a digest
+};
+
+// The first entry, and those of other shapes. All have the same inputs and outputs but for their extents.
+struct ModelPlan : ModelEntry {
+  std::vector<ModelEntry> further;
+  std::string weights;  // of all entries, as kernels want them, at their offsets
   // Of devices: prepack entry points that run once, with a buffer for each argument, and what they write. The weights
   // are then as the model has them, and end with those that are read here only.
-  std::vector<ModelStep> packings;
+  std::vector<ModelStep> packings = {};
   i64 packed_bytes = 0, source_bytes = 0;
 };
+std::vector<const ModelEntry*> entries_of(const ModelPlan& plan);  // in order
 
 // In front of the constants in the file of weights, so that a library knows its own.
 inline constexpr i64 kWeightsHeaderBytes = 64;
 // The header of a file of these weights, without it.
 std::string weights_header(std::string_view weights);
 
-// A name of the file, without what would end a comment or a literal of C.
-std::string comment_text(std::string name);
 // Lines of a comment: a tensor each. `what`: the name of the array.
 std::string tensor_lines(const std::vector<KernelArgument>& tensors, const char* what);
 

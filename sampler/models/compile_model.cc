@@ -10,6 +10,8 @@
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/device_packings.h"
 #include "sampler/models/memory_plan.h"
+#include "sampler/models/packings.h"
+#include "sampler/models/weight_file.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
 #include "sampler/tasks/export_task.h"
@@ -21,20 +23,21 @@ using graph::Group;
 using graph::ValueId;
 
 // Of places in memory and weights.
-std::size_t alignment_for(const Target& target) { return is_device(target) ? kDeviceAlignment : TW_ALIGNMENT; }
+i64 alignment_for(const Target& target) { return is_device(target) ? kDeviceAlignment : TW_ALIGNMENT; }
 
-// Constants in the file of weights, each once.
-class WeightFile {
+// The constants of a graph as they get into the file of weights.
+class PackedConstants {
  public:
-  WeightFile(const graph::Graph& graph, const graph::FusedGraph& fused, const Target& target)
-      : graph_(graph), fused_(fused), is_for_device_(is_device(target)), alignment_(alignment_for(target)) {}
+  // `packings`: of a device, else null.
+  PackedConstants(const graph::Graph& graph, const graph::FusedGraph& fused, WeightFile& file, DevicePackings* packings)
+      : graph_(graph), fused_(fused), file_(file), packings_(packings) {}
 
   // A constant as the graph has it.
   i64 raw(ValueId value) {
     ValueId memory = fused_.memory[value];
     auto [at, is_new] = raw_.try_emplace(memory, 0);
     const std::vector<u8>& bytes = graph_.values[memory].data->bytes;
-    if (is_new) at->second = add(bytes.data(), bytes.size());
+    if (is_new) at->second = file_.add(bytes.data(), bytes.size());
     return at->second;
   }
 
@@ -48,11 +51,11 @@ class WeightFile {
     }
     auto known = packed_.find({task, sources});
     if (known != packed_.end()) return known->second;
-    if (is_for_device_) {
+    if (packings_) {
       std::vector<const HostArray*> arrays;
       for (ValueId source : sources) arrays.push_back(graph_.values[source].data.get());
       const std::string& name = graph_.values[group.outputs[0]].name;
-      return packed_[{task, sources}] = packings_.add(name, task, kernel.manifest, arrays);
+      return packed_[{task, sources}] = packings_->add(name, task, kernel.manifest, arrays);
     }
     LoadedObject object = load_object(kernel.code, error);
     if (!error.empty()) return std::nullopt;
@@ -72,7 +75,7 @@ class WeightFile {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       const KernelArgument& argument = kernel.manifest.prepack[i];
       if (argument.role == ArgumentRole::Packed)
-        offsets.push_back(add(buffers[i], static_cast<std::size_t>(argument.bytes)));
+        offsets.push_back(file_.add(buffers[i], static_cast<std::size_t>(argument.bytes)));
     }
     packed_.emplace(std::pair(task, sources), offsets);
     return offsets;
@@ -83,42 +86,29 @@ class WeightFile {
     return static_cast<std::size_t>(std::stoul(argument.name.substr(1)));
   }
 
-  void finish(ModelPlan& plan) {
-    plan.weights = std::move(bytes_);
-    packings_.finish(plan);
-  }
-
  private:
-  // Offsets count from the begin of the file, where the header is.
-  i64 add(const void* bytes, std::size_t count) {
-    std::size_t at = bytes_.size();
-    bytes_.append(static_cast<const char*>(bytes), count);
-    bytes_.resize((bytes_.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
-    return static_cast<i64>(at) + kWeightsHeaderBytes;
-  }
-
   const graph::Graph& graph_;
   const graph::FusedGraph& fused_;
-  bool is_for_device_;
-  std::size_t alignment_;
-  DevicePackings packings_;
+  WeightFile& file_;
+  DevicePackings* packings_;
   std::map<ValueId, i64> raw_;
   std::map<std::pair<std::size_t, std::vector<ValueId>>, std::vector<i64>> packed_;
-  std::string bytes_;
 };
 
 class Planner {
  public:
-  Planner(const graph::Graph& graph, const ModelTasks& tasks, const std::vector<ExportedTask>& kernels,
-          const Target& target)
-      : graph_(graph),
-        tasks_(tasks),
-        fused_(tasks.fused),
+  // `kernels`: of the whole library; `kernel_of`: which of them a task has; `packings`: of a device, else null.
+  Planner(const EntryGraph& entry, const std::vector<ExportedTask>& kernels, const std::vector<std::size_t>& kernel_of,
+          const Target& target, WeightFile& file, DevicePackings* packings)
+      : graph_(entry.graph),
+        tasks_(entry.tasks),
+        fused_(tasks_.fused),
         kernels_(kernels),
+        kernel_of_(kernel_of),
         target_(target),
-        weights_(graph, tasks.fused, target) {}
+        weights_(graph_, fused_, file, packings) {}
 
-  std::optional<ModelPlan> run(std::string& error) {
+  std::optional<ModelEntry> run(std::string& error) {
     for (ValueId input : graph_.inputs) plan_.inputs.push_back(argument(input, ArgumentRole::Input));
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(argument(graph_.outputs[i], ArgumentRole::Output));
@@ -134,7 +124,6 @@ class Planner {
       if (from.where == ModelPlace::Where::Output && from.at == static_cast<i64>(i)) continue;
       plan_.copies.push_back({from, i});
     }
-    weights_.finish(plan_);
     return std::move(plan_);
   }
 
@@ -170,7 +159,7 @@ class Planner {
     }
     std::vector<StorageNeed> list;
     for (const auto& [value, need] : needs) list.push_back(need);
-    i64 alignment = static_cast<i64>(alignment_for(target_));
+    i64 alignment = alignment_for(target_);
     StoragePlan storage = plan_memory(list, alignment);
     std::size_t next = 0;
     for (const auto& [value, need] : needs) places_[value] = {ModelPlace::Where::Memory, storage.offsets[next++]};
@@ -186,7 +175,7 @@ class Planner {
 
   bool add_step(std::size_t g, std::string& error) {
     const Group& group = fused_.groups[g];
-    std::size_t task = tasks_.task_of[g];
+    std::size_t task = kernel_of_[tasks_.task_of[g]];
     const Kernel& kernel = kernels_[task].kernel;
     ModelStep step{graph_.values[group.outputs[0]].name, task, {}};
     std::vector<i64> packed;
@@ -198,7 +187,7 @@ class Planner {
     std::size_t next_packed = 0, next_output = 0;
     for (const KernelArgument& argument : kernel.manifest.run) {
       std::size_t index = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant
-                              ? WeightFile::constant_index(argument)
+                              ? PackedConstants::constant_index(argument)
                               : 0;
       switch (argument.role) {
         case ArgumentRole::Input:
@@ -224,40 +213,102 @@ class Planner {
   const ModelTasks& tasks_;
   const graph::FusedGraph& fused_;
   const std::vector<ExportedTask>& kernels_;
+  const std::vector<std::size_t>& kernel_of_;
   const Target& target_;
-  WeightFile weights_;
+  PackedConstants weights_;
   std::map<ValueId, ModelPlace> places_;  // by memory
-  ModelPlan plan_;
+  ModelEntry plan_;
+};
+
+// The kernels of a library, entry after entry.
+class Kernels {
+ public:
+  explicit Kernels(const ModelOptions& options) : options_(options) {}
+
+  // From the database, else without trials; those that earlier entries have are theirs. False, and why in `error`, if
+  // one cannot be made.
+  bool add(const EntryGraph& entry, std::string& error) {
+    const std::vector<TuneTask>& tasks = entry.tasks.tasks;
+    std::vector<std::size_t>& kernel_of = kernel_of_.emplace_back();
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      auto [at, is_new] = known_.try_emplace(tasks[i].name, kernels_.size() + missing.size());
+      if (is_new) missing.push_back(i);
+      kernel_of.push_back(at->second);
+    }
+    std::vector<std::optional<ExportedTask>> made(missing.size());
+    std::vector<std::string> errors(missing.size());
+    for (std::size_t m = 0; m < missing.size() && options_.database; ++m) {
+      std::string message;
+      made[m] = export_task(*options_.database, tasks[missing[m]], options_.library, message, options_.which);
+    }
+    std::vector<Preferred> preferred;
+    for (std::size_t m = 0; m < missing.size(); ++m) preferred.push_back(preference(entry, missing[m]));
+    parallel_for(static_cast<int>(missing.size()), options_.threads, [&](int item, int) {
+      std::size_t m = static_cast<std::size_t>(item);
+      if (made[m] || (options_.stop && options_.stop())) return;
+      made[m] = zero_trial_kernel(tasks[missing[m]], library_, options_, errors[m], preferred[m]);
+    });
+    if (options_.stop && options_.stop()) return error = "interrupted", false;
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), false;
+      kernels_.push_back(std::move(*made[m]));
+    }
+    return true;
+  }
+
+  // Which of all kernels each task of an entry has.
+  const std::vector<std::size_t>& kernel_of(std::size_t entry) const { return kernel_of_[entry]; }
+  const std::vector<ExportedTask>& get() const { return kernels_; }
+  std::vector<ExportedTask> take() { return std::move(kernels_); }
+  // What packs a constant as a kernel of these entries does is preferred in those that follow.
+  void note_packings(const EntryGraph& entry) { packings_.add(entry, kernel_of_.back(), kernels_); }
+
+ private:
+  Preferred preference(const EntryGraph& entry, std::size_t task) {
+    std::set<Hash128> wanted = packings_.of(entry, task);
+    if (wanted.empty()) return {};
+    return [wanted = std::move(wanted)](const Program& scheduled) { return wanted.contains(packing_of(scheduled)); };
+  }
+
+  const ModelOptions& options_;
+  rules::Library library_ = rules::Library::built_in();
+  std::vector<ExportedTask> kernels_;
+  std::vector<std::vector<std::size_t>> kernel_of_;
+  std::map<std::string, std::size_t> known_;  // by name
+  KnownPackings packings_;
 };
 
 }  // namespace
 
+std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
+                                        std::string& error) {
+  Kernels kernels(options);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!kernels.add(entries[i], error)) return std::nullopt;
+    if (i + 1 < entries.size()) kernels.note_packings(entries[i]);
+  }
+  bool is_for_device = is_device(options.target);
+  WeightFile weights(alignment_for(options.target));
+  DevicePackings packings;
+  std::vector<ModelEntry> made;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::optional<ModelEntry> entry = Planner(entries[i], kernels.get(), kernels.kernel_of(i), options.target, weights,
+                                              is_for_device ? &packings : nullptr)
+                                          .run(error);
+    if (!entry) return std::nullopt;
+    made.push_back(std::move(*entry));
+  }
+  ExportPlan plan{.library = options.library, .tasks = kernels.take()};
+  plan.model.emplace(ModelPlan{std::move(made[0]), {}, weights.take()});
+  plan.model->further.assign(std::make_move_iterator(made.begin() + 1), std::make_move_iterator(made.end()));
+  packings.finish(*plan.model);
+  return plan;
+}
+
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
                                         std::string& error) {
-  ExportPlan plan;
-  plan.library = options.library;
-  std::vector<std::optional<ExportedTask>> kernels(tasks.tasks.size());
-  std::vector<std::string> errors(kernels.size());
-  if (options.database) {
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-      std::string message;
-      kernels[i] = export_task(*options.database, tasks.tasks[i], options.library, message, options.which);
-    }
-  }
-  rules::Library library = rules::Library::built_in();
-  parallel_for(static_cast<int>(kernels.size()), options.threads, [&](int item, int) {
-    std::size_t i = static_cast<std::size_t>(item);
-    if (kernels[i] || (options.stop && options.stop())) return;
-    kernels[i] = zero_trial_kernel(tasks.tasks[i], library, options, errors[i]);
-  });
-  if (options.stop && options.stop()) return error = "interrupted", std::nullopt;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (!kernels[i]) return error = cat(tasks.tasks[i].name, ": ", errors[i]), std::nullopt;
-    plan.tasks.push_back(std::move(*kernels[i]));
-  }
-  plan.model = Planner(graph, tasks, plan.tasks, options.target).run(error);
-  if (!plan.model) return std::nullopt;
-  return plan;
+  return compile_model({{graph, tasks}}, options, error);
 }
 
 }  // namespace tw

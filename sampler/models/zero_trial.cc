@@ -1,7 +1,6 @@
 #include "sampler/models/zero_trial.h"
 
 #include "sampler/models/cuda_kernels.h"
-#include "sampler/search/first_kernel.h"
 #include "sampler/tasks/export_task.h"
 #include "sampler/tasks/load_list.h"
 #include "sampler/tasks/rebuild.h"
@@ -11,7 +10,7 @@ namespace {
 
 // Without instructions where no rule applies.
 std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& library, const ModelOptions& options,
-                                 std::string& error) {
+                                 const Preferred& preferred, std::string& error) {
   CandidateSpace space = make_candidate_space(task.program.program, *library.find_set(name_of(task.target.kind)),
                                               library, task.target, error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
@@ -21,7 +20,8 @@ std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& lib
   KnownCandidates known;
   SearchStats stats;
   RoundOptions how{.stop = options.stop};
-  std::optional<Candidate> first = find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats);
+  std::optional<Candidate> first =
+      find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats, preferred);
   if (!first) return Trace();
   Result<Trace> found = full_trace(space, *first, &error);
   if (!found) return error = to_string(found.rejected()), std::nullopt;
@@ -31,10 +31,11 @@ std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& lib
 }  // namespace
 
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
-                                              const ModelOptions& options, std::string& error) {
+                                              const ModelOptions& options, std::string& error,
+                                              const Preferred& preferred) {
   bool is_cuda = task.target.kind == TargetKind::Cuda;
   std::optional<Trace> trace = is_cuda ? first_cuda_trace(task, library, options.seed, error) : std::nullopt;
-  if (!trace && error.empty()) trace = first_trace(task, library, options, error);
+  if (!trace && error.empty()) trace = first_trace(task, library, options, preferred, error);
   std::optional<Rebuilt> rebuilt = trace ? rebuild(task.program, *trace, task.target, error) : std::nullopt;
   std::optional<Kernel> kernel =
       rebuilt ? compile(*rebuilt, task.target, kernel_symbol(options.library, task.name), error) : std::nullopt;
