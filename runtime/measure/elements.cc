@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "dsl/base/halves.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 
@@ -16,14 +17,6 @@ namespace tw {
 namespace {
 
 constexpr i64 kBlock = 1024;  // elements converted at a time
-
-// Its bits where those of a float are, with a bias that is 112 short: a factor, for numbers below the normal ones, too.
-double from_half(std::uint16_t bits) {
-  u32 magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
-  constexpr u32 kInfinity = 0x7f800000, kLargest = 0x7c00u << 13;
-  if (magnitude >= kLargest) return std::bit_cast<float>(sign | kInfinity | magnitude);
-  return std::bit_cast<float>(sign | magnitude) * 0x1p112;
-}
 
 // Round to nearest is not needed: random data may as well be truncated. |value| < 65536.
 std::uint16_t to_half(double value) {
@@ -33,8 +26,6 @@ std::uint16_t to_half(double value) {
                             : (exponent + 15) << 10 | static_cast<int>(magnitude >> 42 & 1023);
   return static_cast<std::uint16_t>(bits | (value < 0 ? 0x8000 : 0));
 }
-
-double from_bfloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<u32>(bits) << 16); }
 
 std::uint16_t to_bfloat(double value) {
   float narrow = static_cast<float>(value);
@@ -96,8 +87,8 @@ constexpr TypeRow kRows[kDTypes] = {
     {read_as<u8, widen<u8>>, write_as<u8, draw_unsigned>},
     {read_as<std::int32_t, widen<std::int32_t>>, write_as<std::int32_t, draw_signed>},
     {read_as<i64, widen<i64>>, write_as<i64, draw_signed>},
-    {read_as<std::uint16_t, from_half>, write_as<std::uint16_t, draw_half>},
-    {read_as<std::uint16_t, from_bfloat>, write_as<std::uint16_t, draw_bfloat>},
+    {read_as<std::uint16_t, half_value>, write_as<std::uint16_t, draw_half>},
+    {read_as<std::uint16_t, bfloat_value>, write_as<std::uint16_t, draw_bfloat>},
     {read_as<float, widen<float>>, write_as<float, draw_float>},
     {read_as<double, widen<double>>, write_as<double, draw_float>},
 };
