@@ -96,7 +96,7 @@ int bench_one(const BenchModels& options, const OpenedModel& model, const Compil
   TemporaryFolder folder("model");
   if (folder.path().empty()) return say(folder.problem()), Environment;
   CompiledFolder made;
-  if (int code = compile_to(model, choices, folder.path(), made); code != Ok) return code;
+  if (int code = compile_to({&model, 1}, choices, folder.path(), made); code != Ok) return code;
   if (!made.has_library) return Environment;
   std::string error;
   std::optional<ModelLibrary> library = open_model(folder.path(), error);

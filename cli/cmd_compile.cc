@@ -12,6 +12,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "runtime/export/model_entries.h"
 #include "runtime/export/model_library.h"
 #include "sampler/models/check_model.h"
 
@@ -36,28 +37,27 @@ std::string description(const graph::Graph& graph, const ModelTasks& tasks) {
   return out;
 }
 
-// Compares the library that was written with the model as it was imported.
-int check(const Options& options, const graph::Graph& imported, boost::json::object& report) {
+// Compares an entry of the library with the model as it was imported. `where`: words in front of outputs' names.
+int check_entry(const Options& options, const graph::Graph& imported, const ModelLibrary& library,
+                const std::string& where, boost::json::array& outputs) {
   std::string error;
-  std::optional<ModelLibrary> library = open_model(options.output, error);
-  if (!library) return say(error), Environment;
   std::vector<HostArray> inputs = random_inputs(imported, options.choices.seed);
   std::optional<std::vector<HostArray>> expected = reference_outputs(imported, inputs, error);
   if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
-  ModelRun run = run_model(*library, inputs, options.choices.threads);
+  ModelRun run = run_model(library, inputs, options.choices.threads);
   if (!run.error.empty()) return say(run.error), WrongResults;
-  boost::json::array outputs;
   bool is_wrong = false, is_void = false;
   for (std::size_t i = 0; i < expected->size(); ++i) {
     ModelDifference found = difference((*expected)[i], run.outputs[i]);
     bool is_bad = found.is_wrong(most_relative((*expected)[i].dtype));
     is_wrong |= is_bad;
-    const std::string& name = imported.output_names[i];
+    std::string name = where + imported.output_names[i];
     is_void |= found.compared == 0 && (*expected)[i].elements() > 0;
     i64 void_elements = (*expected)[i].elements() - found.compared;
     if (void_elements > 0)
       say(cat(name, ": of random inputs the model makes ", void_elements, " elements that are no finite numbers"));
-    outputs.push_back({{"name", name},
+    outputs.push_back({{"name", imported.output_names[i]},
+                       {"entry", library.entry},
                        {"largest_error", found.largest},
                        {"relative_error", found.relative},
                        {"cosine", found.cosine},
@@ -66,21 +66,77 @@ int check(const Options& options, const graph::Graph& imported, boost::json::obj
       fmt::print("checked {}: largest error {:.2g}, relative {:.2g}, cosine {:.9f}{}\n", name, found.largest,
                  found.relative, found.cosine, is_bad ? ": WRONG" : "");
   }
-  report["check"] = std::move(outputs);
   if (is_void && !is_wrong) return say("the model cannot be checked on random inputs"), TargetMissed;
   return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
 }
 
+// All entries; the exit code of the worst one.
+int check(const Options& options, const std::vector<OpenedModel>& models, const std::vector<std::string>& labels,
+          boost::json::object& report) {
+  std::string error;
+  std::optional<std::vector<ModelLibrary>> entries = open_entries(options.output, error);
+  if (!entries) return say(error), Environment;
+  boost::json::array outputs;
+  int code = Ok;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    std::string where = labels[i].empty() ? "" : labels[i] + ": ";
+    int own = check_entry(options, models[i].imported, (*entries)[i], where, outputs);
+    if (code == Ok || own == WrongResults) code = own;
+  }
+  report["check"] = std::move(outputs);
+  return code;
+}
+
+boost::json::array described(const ModelPlan& plan, const std::vector<std::string>& labels) {
+  boost::json::array out;
+  for (const ModelEntry* entry : entries_of(plan))
+    out.push_back({{"shapes", labels[out.size()]},
+                   {"steps", entry->steps.size()},
+                   {"memory_bytes", entry->memory_bytes},
+                   {"least_memory_bytes", entry->least_memory_bytes}});
+  return out;
+}
+
+void print_entries(const std::vector<OpenedModel>& models) {
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    if (models.size() > 1) fmt::print("entry {}\n", i);
+    std::fputs(description(models[i].graph, models[i].tasks).c_str(), stdout);
+  }
+}
+
+double megabytes(i64 bytes) { return static_cast<double>(bytes) * 1e-6; }
+
+void print_library(const Options& options, const ExportPlan& plan, const std::vector<std::string>& labels,
+                   double seconds) {
+  std::vector<const ModelEntry*> entries = entries_of(*plan.model);
+  std::string path = cat(options.output, "/lib", plan.library, ".so");
+  auto memory = [](const ModelEntry& entry) {
+    return fmt::format("memory {:.2f} MB ({:.2f} at least)", megabytes(entry.memory_bytes),
+                       megabytes(entry.least_memory_bytes));
+  };
+  std::string weights =
+      fmt::format("{} kernels, weights {:.1f} MB", plan.tasks.size(), megabytes(std::ssize(plan.model->weights)));
+  if (entries.size() == 1) {
+    fmt::print("{}: {} steps, {}, {}, {:.1f} s\n", path, entries[0]->steps.size(), weights, memory(*entries[0]),
+               seconds);
+    return;
+  }
+  fmt::print("{}: {} entries, {}, {:.1f} s\n", path, entries.size(), weights, seconds);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    fmt::print("  entry {}, {}: {} steps, {}\n", i, labels[i], entries[i]->steps.size(), memory(*entries[i]));
+}
+
 int compile_file(const Options& options) {
   double begin = seconds_now();
-  std::optional<OpenedModel> model = open_to_compile(options.choices);
-  if (!model) return Usage;
-  if (options.emit == "graph") return std::fputs(description(model->graph, model->tasks).c_str(), stdout), Ok;
+  std::optional<std::vector<OpenedModel>> models = open_entries_to_compile(options.choices);
+  if (!models) return Usage;
+  if (options.emit == "graph") return print_entries(*models), Ok;
   if (!options.emit.empty()) return say("--emit: only `graph` is known"), Usage;
   if (options.output.empty()) return say("--output: the folder to write to is missing"), Usage;
   CompiledFolder made;
-  if (int code = compile_to(*model, options.choices, options.output, made); code != Ok) return code;
+  if (int code = compile_to(*models, options.choices, options.output, made); code != Ok) return code;
   const ModelPlan& plan = *made.plan.model;
+  std::vector<std::string> labels = entry_labels(plan);
   double seconds = seconds_now() - begin;
   boost::json::object report{{"folder", options.output},
                              {"library", made.plan.library},
@@ -89,18 +145,15 @@ int compile_file(const Options& options) {
                              {"memory_bytes", plan.memory_bytes},
                              {"least_memory_bytes", plan.least_memory_bytes},
                              {"weight_bytes", plan.weights.size()},
+                             {"entries", described(plan, labels)},
                              {"seconds", seconds}};
   if (!options.choices.database.empty())
     say(cat(std::ranges::count_if(made.plan.tasks, [](const ExportedTask& task) { return task.record > 0; }), " of ",
             made.plan.tasks.size(), " kernels come from ", options.choices.database,
             ", the others are chosen without trials"));
-  if (!options.json)
-    fmt::print("{}/lib{}.so: {} steps, {} kernels, weights {:.1f} MB, memory {:.2f} MB ({:.2f} at least), {:.1f} s\n",
-               options.output, made.plan.library, plan.steps.size(), made.plan.tasks.size(),
-               static_cast<double>(plan.weights.size()) * 1e-6, static_cast<double>(plan.memory_bytes) * 1e-6,
-               static_cast<double>(plan.least_memory_bytes) * 1e-6, seconds);
+  if (!options.json) print_library(options, made.plan, labels, seconds);
   if (options.check && !made.has_library) say("without a library nothing is checked");
-  int code = !made.has_library ? Environment : options.check ? check(options, model->imported, report) : Ok;
+  int code = !made.has_library ? Environment : options.check ? check(options, *models, labels, report) : Ok;
   if (options.json) print_json(report);
   return code;
 }
@@ -116,7 +169,9 @@ int run_compile(int count, char** words) {
           "  tracewright compile bert.onnx --shape input_ids=1,128 --threads 1 --output bert");
   app.add_option("FILE", options.choices.file, "the model, ONNX").required();
   app.add_option("--output", options.output, "folder to write to");
-  app.add_option("--shape", options.choices.shapes, "NAME=EXTENT,...: the shape of an input that the file leaves open");
+  app.add_option(
+      "--shape", options.choices.shapes,
+      "NAME=EXTENT,...: the shape of an input that the file leaves open; several make a library of several entries");
   app.add_option("--threads", options.choices.threads, "that one inference uses").range(1, 1024);
   app.add_option("--database", options.choices.database, "take the fastest kernels from there, where it has some");
   app.add_option("--name", options.choices.name,

@@ -9,9 +9,11 @@
 #include <numeric>
 
 #include "cli/arguments.h"
+#include "cli/choose_entry.h"
 #include "cli/commands.h"
 #include "cli/compile_to.h"
 #include "cli/interrupt.h"
+#include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "dsl/base/temporary_folder.h"
 #include "dsl/base/text.h"
@@ -47,10 +49,16 @@ const KernelArgument* find(const Tensors& tensors, const std::string& name, cons
   return nullptr;
 }
 
-// Inputs that no file is given for are random. nullopt after a message.
-std::optional<std::vector<HostArray>> read_inputs(const Options& options, const Tensors& inputs) {
-  std::vector<HostArray> arrays = random_inputs(inputs, options.choices.seed);
-  std::vector<bool> is_given(inputs.size());
+// A file of --input.
+struct InputFile {
+  std::size_t input;
+  std::string path;
+  HostArray array;
+};
+
+// nullopt after a message.
+std::optional<std::vector<InputFile>> read_files(const Options& options, const Tensors& inputs) {
+  std::vector<InputFile> files;
   for (const std::string& text : options.inputs) {
     auto [name, path] = named_file(text, inputs);
     const KernelArgument* input = find(inputs, name, "--input");
@@ -58,12 +66,23 @@ std::optional<std::vector<HostArray>> read_inputs(const Options& options, const 
     std::string error;
     std::optional<HostArray> array = read_npy(path, error);
     if (!array) return say(error), std::nullopt;
-    if (array->dtype != input->dtype || array->shape != input->shape)
-      return say(cat(path, " holds ", name_of(array->dtype), "[", join(array->shape, ", "), "], but `", name, "` is ",
-                     name_of(input->dtype), "[", join(input->shape, ", "), "]")),
+    files.push_back({static_cast<std::size_t>(input - inputs.data()), path, std::move(*array)});
+  }
+  return files;
+}
+
+// Inputs that no file is given for are random. nullopt after a message.
+std::optional<std::vector<HostArray>> fill_inputs(const Options& options, const Tensors& inputs,
+                                                  std::vector<InputFile> files) {
+  std::vector<HostArray> arrays = random_inputs(inputs, options.choices.seed);
+  std::vector<bool> is_given(inputs.size());
+  for (auto& [index, path, array] : files) {
+    const KernelArgument& input = inputs[index];
+    if (array.dtype != input.dtype || array.shape != input.shape)
+      return say(cat(path, " holds ", name_of(array.dtype), "[", join(array.shape, ", "), "], but `", input.name,
+                     "` is ", name_of(input.dtype), "[", join(input.shape, ", "), "]")),
              std::nullopt;
-    std::size_t index = static_cast<std::size_t>(input - inputs.data());
-    arrays[index] = std::move(*array);
+    arrays[index] = std::move(array);
     is_given[index] = true;
   }
   for (std::size_t i = 0; i < inputs.size() && !options.outputs.empty(); ++i) {
@@ -97,8 +116,9 @@ struct Data {
   std::vector<OutputFile> outputs;
 };
 // nullopt after a message.
-std::optional<Data> open_data(const Options& options, const Tensors& inputs, const Tensors& outputs) {
-  std::optional<std::vector<HostArray>> arrays = read_inputs(options, inputs);
+std::optional<Data> open_data(const Options& options, const Tensors& inputs, const Tensors& outputs,
+                              std::vector<InputFile> given) {
+  std::optional<std::vector<HostArray>> arrays = fill_inputs(options, inputs, std::move(given));
   std::optional<std::vector<OutputFile>> files = output_files(options, outputs);
   if (!arrays || !files) return std::nullopt;
   return Data{std::move(*arrays), std::move(*files)};
@@ -170,14 +190,31 @@ int run_library(const Options& options, const ModelLibrary& model, const Data& d
   return Ok;
 }
 
+// By --shape and by what the files hold; of one entry it is said which file does not fit. nullopt after a message.
+std::optional<ModelLibrary> entry_for(const Options& options, const std::vector<ModelLibrary>& entries,
+                                      const std::vector<InputFile>& files) {
+  std::optional<std::vector<ModelShape>> shapes = parse_shapes(options.choices.shapes);
+  if (!shapes) return std::nullopt;
+  for (const ModelShape& shape : *shapes) {
+    if (!find(entries[0].inputs, shape.name, "--shape")) return std::nullopt;
+  }
+  for (const InputFile& file : files) {
+    if (entries.size() > 1) shapes->push_back({entries[0].inputs[file.input].name, file.array.shape});
+  }
+  return choose_entry(entries, *shapes);
+}
+
 int run_folder(const Options& options) {
   const CompileChoices& choices = options.choices;
-  if (!choices.shapes.empty() || !choices.rewrites.empty() || !choices.database.empty())
-    return say("--shape, --rewrites and --database are for an ONNX file, which is compiled first"), Usage;
+  if (!choices.rewrites.empty() || !choices.database.empty())
+    return say("--rewrites and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
-  std::optional<ModelLibrary> model = open_model(choices.file, error);
-  if (!model) return say(error), Usage;
-  std::optional<Data> data = open_data(options, model->inputs, model->outputs);
+  std::optional<std::vector<ModelLibrary>> entries = open_entries(choices.file, error);
+  if (!entries) return say(error), Usage;
+  std::optional<std::vector<InputFile>> files = read_files(options, entries->front().inputs);
+  std::optional<ModelLibrary> model = files ? entry_for(options, *entries, *files) : std::nullopt;
+  if (!model) return Usage;
+  std::optional<Data> data = open_data(options, model->inputs, model->outputs, std::move(*files));
   return data ? run_library(options, *model, *data) : Usage;
 }
 
@@ -197,12 +234,14 @@ int run_onnx(const Options& options) {
   const graph::Graph& graph = model->imported;
   Tensors outputs = tensors_of(graph, graph.outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].name = graph.output_names[i];
-  std::optional<Data> data = open_data(options, tensors_of(graph, graph.inputs), outputs);
+  Tensors inputs = tensors_of(graph, graph.inputs);
+  std::optional<std::vector<InputFile>> files = read_files(options, inputs);
+  std::optional<Data> data = files ? open_data(options, inputs, outputs, std::move(*files)) : std::nullopt;
   if (!data) return Usage;
   TemporaryFolder folder("model");
   if (folder.path().empty()) return say(folder.problem()), Environment;
   CompiledFolder made;
-  if (int code = compile_to(*model, options.choices, folder.path(), made); code != Ok) return code;
+  if (int code = compile_to({&*model, 1}, options.choices, folder.path(), made); code != Ok) return code;
   if (!made.has_library) return Environment;
   std::string error;
   std::optional<ModelLibrary> library = open_model(folder.path(), error);
@@ -229,7 +268,7 @@ int run_run(int count, char** words) {
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
   app.add_flag("--json", options.json, "with --profile: print one JSON object");
   app.add_option("--shape", choices.shapes,
-                 "of an ONNX file: NAME=EXTENT,...: the shape of an input that it leaves open");
+                 "NAME=EXTENT,...: the shape of an input that an ONNX file leaves open; of a folder: which entry runs");
   app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
   app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");

@@ -3,9 +3,11 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/library_name.h"
+#include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "cli/stored.h"
 #include "graph/passes/passes.h"
+#include "graph/shared_constants.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "sampler/models/compile_model.h"
@@ -18,21 +20,49 @@ std::optional<MachineRates> rates_for(Database* database, int threads) {
   return rates_of(measure_machine(threads), threads);
 }
 
+// nullopt after messages.
+std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
+                                                 const std::vector<std::vector<ModelShape>>& entries) {
+  std::vector<OpenedModel> models;
+  std::vector<graph::Graph> imported;
+  graph::SharedConstants constants;
+  for (const std::vector<ModelShape>& shapes : entries) {
+    std::optional<graph::Graph> graph = open_graph(choices.file, shapes);
+    if (!graph) return std::nullopt;
+    constants.share(*graph);
+    imported.push_back(std::move(*graph));
+  }
+  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
+  if (!rewrites) return std::nullopt;
+  Target target = host_target();
+  target.threads = choices.threads;
+  TaskNames names;
+  for (graph::Graph& from : imported) {
+    graph::Graph graph = graph::simplified(from, rewrites->modules());
+    constants.share(graph);
+    ModelTasks tasks = model_tasks(graph, target, names);
+    models.push_back({std::move(from), std::move(graph), target, std::move(tasks)});
+  }
+  return models;
+}
+
 }  // namespace
 
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices) {
-  std::optional<graph::Graph> imported = open_graph(choices.file, choices.shapes);
-  if (!imported) return std::nullopt;
-  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
-  if (!rewrites) return std::nullopt;
-  graph::Graph graph = graph::simplified(*imported, rewrites->modules());
-  Target target = host_target();
-  target.threads = choices.threads;
-  ModelTasks tasks = model_tasks(graph, target);
-  return OpenedModel{std::move(*imported), std::move(graph), target, std::move(tasks)};
+  std::optional<std::vector<ModelShape>> shapes = parse_shapes(choices.shapes);
+  if (!shapes) return std::nullopt;
+  std::optional<std::vector<OpenedModel>> models = open_all(choices, {*shapes});
+  if (!models) return std::nullopt;
+  return std::move(models->front());
 }
 
-int compile_to(const OpenedModel& model, const CompileChoices& choices, const std::string& folder,
+std::optional<std::vector<OpenedModel>> open_entries_to_compile(const CompileChoices& choices) {
+  std::optional<std::vector<std::vector<ModelShape>>> entries = parse_entry_shapes(choices.shapes);
+  if (!entries) return std::nullopt;
+  return open_all(choices, *entries);
+}
+
+int compile_to(std::span<const OpenedModel> entries, const CompileChoices& choices, const std::string& folder,
                CompiledFolder& out) {
   std::optional<Database> database;
   if (!choices.database.empty() && !(database = open_database(choices.database, DatabaseMode::Read)))
@@ -41,14 +71,16 @@ int compile_to(const OpenedModel& model, const CompileChoices& choices, const st
   if (!rates) return Environment;
   catch_interrupts();
   ModelOptions how{.library = library_name_of(choices.name.empty() ? choices.file : choices.name),
-                   .target = model.target,
+                   .target = entries[0].target,
                    .database = database ? &*database : nullptr,
                    .rates = *rates,
                    .seed = choices.seed,
                    .threads = host_target().threads,
                    .stop = [] { return stop_wanted.load(); }};
+  std::vector<EntryGraph> graphs;
+  for (const OpenedModel& entry : entries) graphs.push_back({entry.graph, entry.tasks});
   std::string error;
-  std::optional<ExportPlan> plan = compile_model(model.graph, model.tasks, how, error);
+  std::optional<ExportPlan> plan = compile_model(graphs, how, error);
   if (!plan) return say(error), stop_wanted ? Interrupted : TargetMissed;
   ExportResult written = write_export(*plan, folder);
   if (!written.note.empty()) say(written.note);

@@ -2,6 +2,7 @@
 // are given a model.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,18 @@ struct OpenedModel {
   Target target;
   ModelTasks tasks;  // of `graph`
 };
-// nullopt after messages: the exit code is Usage.
+// With one shape for an input. nullopt after messages: the exit code is Usage.
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices);
+// With several: a model for each entry of the library (cli/model_shapes.h).
+std::optional<std::vector<OpenedModel>> open_entries_to_compile(const CompileChoices& choices);
 
 struct CompiledFolder {
   ExportPlan plan;
   bool has_library = false;  // false, after a message, where there is no C compiler
 };
-// Compiles and writes. Ctrl-C is caught from here on. Ok, or another exit code after a message.
-int compile_to(const OpenedModel& model, const CompileChoices& choices, const std::string& folder, CompiledFolder& out);
+// Compiles and writes one library for all entries. Ctrl-C is caught from here on. Ok, or another exit code after a
+// message.
+int compile_to(std::span<const OpenedModel> entries, const CompileChoices& choices, const std::string& folder,
+               CompiledFolder& out);
 
 }  // namespace tw::cli

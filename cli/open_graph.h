@@ -1,4 +1,4 @@
-// ONNX models as the subcommands open them: shapes and rewritings from the command line, what is wrong on standard
+// ONNX models as the subcommands open them: with rewritings from the command line, what is wrong on standard
 // error.
 #pragma once
 #include <memory>
@@ -15,11 +15,8 @@ namespace tw::cli {
 // Is this the name of an ONNX file, and not of a task list or a folder?
 inline bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
 
-// "x=1,3,224,224" of --shape, one for an input; nullopt after a message.
-std::optional<std::vector<ModelShape>> parse_shapes(const std::vector<std::string>& texts);
-
-// `shapes`: "x=1,3,224,224" for inputs whose dimensions the file leaves open. nullopt after messages.
-std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<std::string>& shapes);
+// `shapes`: of inputs whose dimensions the file leaves open. nullopt after messages.
+std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes);
 
 // The files of --rewrites.
 class OwnRewrites {

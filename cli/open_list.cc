@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"

@@ -112,6 +112,19 @@ void copy_dense(const Array& array, std::size_t axis, const char* from, char*& t
     copy_dense(array, axis + 1, from, to);
 }
 
+std::vector<std::size_t> shape_of(const Array& array) {
+  std::vector<std::size_t> shape(array.ndim());
+  for (std::size_t i = 0; i < shape.size(); ++i) shape[i] = array.shape(i);
+  return shape;
+}
+
+std::string expected_found(const Tensor& tensor, const Array& array) {
+  std::vector<std::size_t> shape = shape_of(array);
+  return "`" + tensor.name + "`: expected " + described(tensor.type_name, tensor.shape.data(), tensor.shape.size()) +
+         ", found " + described(name_of(array.dtype()), shape.data(), shape.size());
+}
+
+// Any shape, and the element type of the input.
 Array import_array(const Tensor& tensor, nb::handle object) {
   Array array;
   if (!nb::try_cast(object, array, false) || !array.is_valid())
@@ -121,14 +134,9 @@ Array import_array(const Tensor& tensor, nb::handle object) {
   std::string where = "`" + tensor.name + "`: ";
   if (array.device_type() != nb::device::cpu::value)
     throw nb::value_error((where + "the array lies on a device; the model needs it in main memory").c_str());
-  std::vector<std::size_t> shape(array.ndim());
-  for (std::size_t i = 0; i < shape.size(); ++i) shape[i] = array.shape(i);
   bool is_type = array.dtype() == tensor.type || (tensor.type_name == "bf16" && array.dtype() == kBits16);
-  if (is_type && shape == tensor.shape) return array;
-  std::string message = where + "expected " + described(tensor.type_name, tensor.shape.data(), tensor.shape.size()) +
-                        ", found " + described(name_of(array.dtype()), shape.data(), shape.size());
-  if (!is_type) throw nb::type_error(message.c_str());
-  throw nb::value_error(message.c_str());
+  if (!is_type) throw nb::type_error(expected_found(tensor, array).c_str());
+  return array;
 }
 
 // Memory that Python owns from now on.
@@ -144,31 +152,52 @@ nb::object exported(const Tensor& tensor, Memory memory, bool is_torch) {
                                          tensor.type_name == "bf16" ? kBits16 : tensor.type, nb::device::cpu::value));
 }
 
+// What a model takes and gives for one combination of shapes.
+struct Entry {
+  std::vector<Tensor> inputs, outputs;
+};
+
+bool fits(const Entry& entry, const std::vector<Array>& arrays) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (shape_of(arrays[i]) != entry.inputs[i].shape) return false;
+  }
+  return true;
+}
+
 class Model {
  public:
-  Model(const std::string& library, const std::string& name, const std::string& weights, int threads, nb::list inputs,
-        nb::list outputs)
-      : opened_(library, name, weights, threads) {
-    for (nb::handle input : inputs) inputs_.push_back(tensor_of(input));
-    for (nb::handle output : outputs) outputs_.push_back(tensor_of(output));
+  // `entries`: of each entry the inputs and the outputs.
+  Model(const std::string& library, const std::string& name, const std::string& weights, int threads, nb::list entries)
+      : opened_(library, name, weights, static_cast<int>(nb::len(entries)), threads) {
+    for (nb::handle described : entries) {
+      Entry& entry = entries_.emplace_back();
+      for (nb::handle input : described[0]) entry.inputs.push_back(tensor_of(input));
+      for (nb::handle output : described[1]) entry.outputs.push_back(tensor_of(output));
+    }
   }
 
+  // By the entry for the shapes of the arrays.
   nb::list run(nb::list objects, bool is_torch) {
     std::vector<Array> arrays;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) arrays.push_back(import_array(inputs_[i], objects[i]));
+    for (std::size_t i = 0; i < entries_[0].inputs.size(); ++i)
+      arrays.push_back(import_array(entries_[0].inputs[i], objects[i]));
+    std::size_t number = 0;
+    while (number < entries_.size() && !fits(entries_[number], arrays)) ++number;
+    if (number == entries_.size()) refuse_shapes(arrays);
+    const Entry& entry = entries_[number];
     std::vector<Memory> results;
     std::vector<void*> out;
-    for (const Tensor& output : outputs_) {
+    for (const Tensor& output : entry.outputs) {
       results.push_back(new_memory(output.bytes));
       out.push_back(results.back().get());
     }
     {
       nb::gil_scoped_release others_may_run;
-      call(arrays, out);
+      call(number, arrays, out);
     }
     nb::list found;
     for (std::size_t i = 0; i < results.size(); ++i)
-      found.append(exported(outputs_[i], std::move(results[i]), is_torch));
+      found.append(exported(entry.outputs[i], std::move(results[i]), is_torch));
     return found;
   }
 
@@ -176,20 +205,36 @@ class Model {
   std::size_t copies() const { return copies_; }
 
  private:
-  void call(const std::vector<Array>& arrays, const std::vector<void*>& out) {
+  // No entry has them.
+  [[noreturn]] void refuse_shapes(const std::vector<Array>& arrays) const {
+    if (entries_.size() == 1) {
+      std::size_t wrong = 0;
+      while (shape_of(arrays[wrong]) == entries_[0].inputs[wrong].shape) ++wrong;
+      throw nb::value_error(expected_found(entries_[0].inputs[wrong], arrays[wrong]).c_str());
+    }
+    std::string message = "the model has no entry for these shapes: ";
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const Tensor& input = entries_[0].inputs[i];
+      std::vector<std::size_t> shape = shape_of(arrays[i]);
+      message += (i ? ", " : "") + input.name + " " + described(input.type_name, shape.data(), shape.size());
+    }
+    throw nb::value_error((message + "; see Model.entries").c_str());
+  }
+
+  void call(std::size_t entry, const std::vector<Array>& arrays, const std::vector<void*>& out) {
     std::vector<Memory> copied;
     std::vector<const void*> in;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const void* data = arrays[i].data();
       bool is_aligned = reinterpret_cast<std::uintptr_t>(data) % TW_ALIGNMENT == 0;
       if (!data || !is_aligned || !is_dense(arrays[i])) {
-        copied.push_back(copy_of(arrays[i], inputs_[i].bytes));
+        copied.push_back(copy_of(arrays[i], entries_[entry].inputs[i].bytes));
         data = copied.back().get();
         ++copies_;
       }
       in.push_back(data);
     }
-    opened_.run(in, out);
+    opened_.run(static_cast<int>(entry), in, out);
   }
 
   static Memory copy_of(const Array& array, std::size_t bytes) {
@@ -205,7 +250,7 @@ class Model {
   }
 
   OpenedModel opened_;
-  std::vector<Tensor> inputs_, outputs_;
+  std::vector<Entry> entries_;
   std::atomic<std::size_t> copies_ = 0;
 };
 
@@ -226,7 +271,7 @@ NB_MODULE(_core, module) {
   module.attr("ALIGNMENT") = TW_ALIGNMENT;
   module.def("empty", &tw::python::empty);
   nb::class_<Model>(module, "Model")
-      .def(nb::init<const std::string&, const std::string&, const std::string&, int, nb::list, nb::list>())
+      .def(nb::init<const std::string&, const std::string&, const std::string&, int, nb::list>())
       .def("run", &Model::run)
       .def_prop_ro("copies", &Model::copies);
 }

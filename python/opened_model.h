@@ -15,15 +15,17 @@ namespace tw::python {
 
 class OpenedModel {
  public:
-  // `name`: prefix of the library's symbols. `threads`: of one call. Throws std::runtime_error with why it cannot be
-  // opened. The first context is made here, so that a processor or a file that does not fit is known at once.
-  OpenedModel(const std::string& library, const std::string& name, const std::string& weights, int threads);
+  // `name`: prefix of the library's symbols. `entries`: how many it has. `threads`: of one call. Throws
+  // std::runtime_error with why it cannot be opened. The first context is made here, so that a processor or a file that
+  // does not fit is known at once.
+  OpenedModel(const std::string& library, const std::string& name, const std::string& weights, int entries,
+              int threads);
   ~OpenedModel();
   OpenedModel(const OpenedModel&) = delete;
 
-  // Pointers to dense arrays, aligned to TW_ALIGNMENT bytes. Several threads may call it at once; each gets a context
-  // of its own, which is kept for later calls. Throws std::runtime_error.
-  void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
+  // Runs an entry. Pointers to dense arrays, aligned to TW_ALIGNMENT bytes. Several threads may call it at once; each
+  // gets a context of its own, which is kept for later calls. Throws std::runtime_error.
+  void run(int entry, const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
 
  private:
   struct Context {
@@ -31,18 +33,20 @@ class OpenedModel {
     tw_pool* pool = nullptr;
     pid_t owner = 0;  // the process that has the threads of the pool
   };
-  Context make_context() const;
-  Context take_context();
+  Context make_context(int entry) const;
+  Context take_context(int entry);
+  std::vector<Context>& idle(int entry) { return idle_[static_cast<std::size_t>(entry)]; }
   void destroy(const Context& context) const;
 
   std::string weights_;
   int threads_;
   void* handle_ = nullptr;
   ModelCreate create_ = nullptr;
+  ModelCreateEntry create_entry_ = nullptr;  // of a library with several entries
   ModelDestroy destroy_ = nullptr;
   ModelRunFunction run_ = nullptr;
   std::mutex mutex_;
-  std::vector<Context> idle_;
+  std::vector<std::vector<Context>> idle_;  // of each entry
 };
 
 }  // namespace tw::python

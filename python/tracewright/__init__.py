@@ -8,7 +8,7 @@
 """
 from ._command import Error
 from ._core import ALIGNMENT
-from ._model import Model, Tensor, compile, empty, load
+from ._model import Entry, Model, Tensor, compile, empty, load
 from ._tune import TaskResult, TuneResult, tune
 
-__all__ = ["ALIGNMENT", "Error", "Model", "TaskResult", "Tensor", "TuneResult", "compile", "empty", "load", "tune"]
+__all__ = ["ALIGNMENT", "Entry", "Error", "Model", "TaskResult", "Tensor", "TuneResult", "compile", "empty", "load", "tune"]

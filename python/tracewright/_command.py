@@ -87,11 +87,18 @@ def run_json(words, show=False, allowed=(0,)):
     return json.loads(out)
 
 
+def shapes_of(given):
+    """The list of shapes that a shape, or a list of them, stands for."""
+    given = list(given)
+    return given if given and all(hasattr(shape, "__iter__") for shape in given) else [given]
+
+
 def shape_flags(shapes):
-    """`--shape NAME=1,3,224,224` for each entry of a dict of shapes."""
+    """`--shape NAME=1,3,224,224` for each shape of a dict, whose values are shapes or lists of them."""
     flags = []
-    for name, shape in (shapes or {}).items():
-        flags += ["--shape", f"{name}={','.join(str(int(extent)) for extent in shape)}"]
+    for name, given in (shapes or {}).items():
+        for shape in shapes_of(given):
+            flags += ["--shape", f"{name}={','.join(str(int(extent)) for extent in shape)}"]
     return flags
 
 

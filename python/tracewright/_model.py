@@ -29,6 +29,14 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What a model takes and gives for one combination of shapes. `memory_bytes`: of what its steps hand on."""
+    inputs: tuple
+    outputs: tuple
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
 class KernelTime:
     """What the calls of one kernel take in one run of a model. `gflops` is 0 where operations are not counted."""
     kernel: str
@@ -77,7 +85,8 @@ class Model:
     """A compiled model. Made by `compile` and `load`.
 
     Calling it gives one array for one output, else a tuple. Arrays are NumPy's; PyTorch's if an argument was a tensor
-    of PyTorch. Several threads may call one model at the same time.
+    of PyTorch. Several threads may call one model at the same time. `entries`: an Entry for each combination of shapes
+    that it was compiled for; `inputs` and `outputs` are those of the first one.
     """
 
     def __init__(self, folder, threads=None, _temporary=None, _report=None):
@@ -85,16 +94,18 @@ class Model:
         self.report = _report or {}
         manifest = self._manifest()
         model = manifest["model"]
-        self.inputs = [self._tensor(entry) for entry in model["inputs"]]
-        self.outputs = [self._tensor(entry) for entry in model["outputs"]]
+        entries = [model, *model.get("further_entries", [])]
+        self.entries = [Entry(*(tuple(map(self._tensor, entry[kind])) for kind in ("inputs", "outputs")),
+                              entry["memory_bytes"]) for entry in entries]
+        self.inputs, self.outputs = list(self.entries[0].inputs), list(self.entries[0].outputs)
         self.threads = threads or _threads_of(manifest)
         name = manifest["library"]
-        described = [[(entry["name"], entry["dtype"], entry["shape"]) for entry in model[kind]]
-                     for kind in ("inputs", "outputs")]
+        described = [[[(tensor["name"], tensor["dtype"], tensor["shape"]) for tensor in entry[kind]]
+                      for kind in ("inputs", "outputs")] for entry in entries]
         try:
             self._core = _core.Model(os.path.abspath(os.path.join(self.folder, f"lib{name}.so")), name,
                                      os.path.abspath(os.path.join(self.folder, model["weights"])), self.threads,
-                                     *described)
+                                     described)
         except RuntimeError as problem:
             raise Error(f"{self.folder}: {problem}") from None
         if _temporary:
@@ -120,7 +131,7 @@ class Model:
         """Runs the model. Inputs are given in order or by name, dense or not.
 
         Dense inputs at a multiple of ALIGNMENT bytes are read where they lie; others are copied first. Raises
-        TypeError for a wrong number, name or element type, ValueError for a wrong shape or place.
+        TypeError for a wrong number, name or element type, ValueError for a place or for shapes that no entry has.
         """
         given = self._in_order(arrays, named)
         is_torch = any(_is_torch(array) for array in given)
@@ -164,10 +175,13 @@ class Model:
             raise Error(f"{folder} is there and not empty")
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
 
-    def profile(self, seconds=1.0):
-        """The time of each kernel, the one that takes longest first, measured for about `seconds`."""
+    def profile(self, seconds=1.0, entry=0):
+        """The time of each kernel, the one that takes longest first, measured for about `seconds`. entry: the index of one
+        of `entries`."""
+        shapes = {tensor.name: tensor.shape for tensor in self.entries[entry].inputs
+                  if len(self.entries) > 1 and 0 not in tensor.shape}
         found = _command.run_json(["run", self.folder, "--profile", "--seconds", str(seconds), "--threads",
-                                   str(self.threads)])
+                                   str(self.threads), *_command.shape_flags(shapes)])
         return [KernelTime(row["kernel"], row["seconds"], row["calls"], row["gflops"] or 0.0)
                 for row in found["kernels"]]
 
@@ -188,7 +202,8 @@ def _threads_of(manifest):
 def compile(model, *, shapes=None, threads=None, database=None, rewrites=None, output=None, check=False):
     """Compiles a model: a path to an ONNX file, its bytes, or an onnx.ModelProto. Returns a Model.
 
-    shapes: a dict of the shapes of inputs that the file leaves open. threads: that one call uses; None = all that this
+    shapes: a dict of the shapes of inputs that the file leaves open. A list of shapes in place of one makes an entry for
+    each: the i-th one of every list belongs to entry i, and a call runs the entry for the shapes of its arrays. threads: that one call uses; None = all that this
     process may use. database: take the fastest kernels from there, where it has some. rewrites: files of rewritings of
     graphs (docs/models.md), a path or a list. output: the folder to write to; None = one that is removed with the
     Model. check: compare with the model as it was imported, on random inputs.

@@ -42,13 +42,17 @@ LoadedModel::LoadedModel(const ModelLibrary& model, const std::vector<HostArray>
     : library_(model, inputs, threads), problem_(library_.problem()) {
   if (!problem_.empty()) return;
   auto create = library_.find<ModelCreate>("create");
+  auto create_entry = library_.find<ModelCreateEntry>("create_entry");  // there if the library has several
   run_ = library_.find<ModelRunFunction>("run");
-  if (!create || !run_) {
+  if (!create || !run_ || (!create_entry && model.entry > 0)) {
     problem_ = "the shared library lacks the functions of a model";
     return;
   }
   double begin = seconds_now();
-  if (int32_t code = create(library_.weights().c_str(), threads, &context_)) problem_ = why_not_created(code);
+  std::string weights = library_.weights();
+  int32_t code = model.entry > 0 ? create_entry(weights.c_str(), model.entry, threads, &context_)
+                                 : create(weights.c_str(), threads, &context_);
+  if (code != 0) problem_ = why_not_created(code);
   create_seconds_ = seconds_now() - begin;
 }
 

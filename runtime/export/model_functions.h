@@ -8,6 +8,7 @@
 namespace tw {
 
 using ModelCreate = int32_t (*)(const char* weights, int workers, void** context);
+using ModelCreateEntry = int32_t (*)(const char* weights, int entry, int workers, void** context);
 using ModelDestroy = void (*)(void* context);
 using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, void* const* outputs,
                                      tw_parallel_for parallel_for, void* pool);
@@ -16,6 +17,7 @@ using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, v
 inline const char* why_not_created(int32_t code) {
   return code == 1   ? "this CPU lacks instructions that the model uses"
          : code == 2 ? "the file of weights cannot be read or belongs to another model"
+         : code == 5 ? "the library has no such entry"
                      : "there is not enough memory";
 }
 

@@ -141,14 +141,15 @@ void check_places(const ModelLibrary& model, i64 weight_bytes) {
   }
 }
 
-ModelLibrary model_of(const std::string& folder, const boost::json::object& manifest) {
-  const boost::json::value& model = manifest.at("model");
+ModelLibrary entry_of(const std::string& folder, const boost::json::object& manifest, int number,
+                      const boost::json::object& described) {
   ModelLibrary out{.folder = folder,
                    .name = std::string(manifest.at("library").as_string()),
-                   .inputs = tensors_of(model.at("inputs")),
-                   .outputs = tensors_of(model.at("outputs")),
-                   .memory_bytes = model.at("memory_bytes").to_number<i64>()};
-  for (const boost::json::value& entry : model.at("steps").as_array()) {
+                   .entry = number,
+                   .inputs = tensors_of(described.at("inputs")),
+                   .outputs = tensors_of(described.at("outputs")),
+                   .memory_bytes = described.at("memory_bytes").to_number<i64>()};
+  for (const boost::json::value& entry : described.at("steps").as_array()) {
     ModelLibrary::Step step{
         std::string(entry.at("name").as_string()), std::string(entry.at("kernel").as_string()), {}, 0};
     for (const boost::json::value& place : entry.at("buffers").as_array()) step.buffers.push_back(place_of(place));
@@ -164,8 +165,24 @@ ModelLibrary model_of(const std::string& folder, const boost::json::object& mani
         step.flops = flops->to_number<double>();
     }
   }
-  check_places(out, model.at("weight_bytes").to_number<i64>() + kWeightsHeaderBytes);
+  check_places(out, manifest.at("model").at("weight_bytes").to_number<i64>() + kWeightsHeaderBytes);
   return out;
+}
+
+std::vector<ModelLibrary> entries_of(const std::string& folder, const boost::json::object& manifest) {
+  const boost::json::object& first = manifest.at("model").as_object();
+  std::vector<ModelLibrary> entries{entry_of(folder, manifest, 0, first)};
+  const boost::json::value* further = first.if_contains("further_entries");
+  if (!further) return entries;
+  for (const boost::json::value& described : further->as_array()) {
+    entries.push_back(entry_of(folder, manifest, static_cast<int>(entries.size()), described.as_object()));
+    for (auto tensors : {&ModelLibrary::inputs, &ModelLibrary::outputs}) {
+      if (!std::ranges::equal(entries.back().*tensors, entries[0].*tensors, {}, &KernelArgument::name,
+                              &KernelArgument::name))
+        throw std::runtime_error("entries with other inputs or outputs");
+    }
+  }
+  return entries;
 }
 
 // What a child puts into its text; nothing, and why in `error`.
@@ -183,6 +200,12 @@ std::optional<std::string> text_of_child(const std::function<int(std::string&)>&
 }  // namespace
 
 std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error) {
+  std::optional<std::vector<ModelLibrary>> entries = open_entries(folder, error);
+  if (!entries) return std::nullopt;
+  return std::move(entries->front());
+}
+
+std::optional<std::vector<ModelLibrary>> open_entries(const std::string& folder, std::string& error) {
   std::string path = folder + "/manifest.json", why;
   std::optional<std::string> text = read_text_file(path, why);
   if (!text) return error = cat("`", folder, "` is no folder that `tracewright compile` wrote: ", why), std::nullopt;
@@ -190,7 +213,7 @@ std::optional<ModelLibrary> open_model(const std::string& folder, std::string& e
     boost::json::value manifest = boost::json::parse(*text);
     const boost::json::object& whole = manifest.as_object();
     if (!whole.contains("model")) return error = cat(path, " describes kernels and no model"), std::nullopt;
-    return model_of(folder, whole);
+    return entries_of(folder, whole);
   } catch (const std::exception& problem) {
     return error = cat(path, " is damaged: ", problem.what()), std::nullopt;
   }

@@ -17,12 +17,16 @@ struct ModelLibrary {
     double flops = 0;
   };
   std::string folder, name;
+  int entry = 0;  // whose inputs, outputs and steps these are
   std::vector<KernelArgument> inputs, outputs;
   std::vector<Step> steps;
   i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
 };
 
-// Nothing, and why in `error`: no folder that `compile` wrote, a damaged manifest, or an export without a model.
+// All entries of a library, in order. Nothing, and why in `error`: no folder that `compile` wrote, a damaged manifest,
+// or an export without a model.
+std::optional<std::vector<ModelLibrary>> open_entries(const std::string& folder, std::string& error);
+// The first one.
 std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error);
 
 // Random data for each input: floats as measurements have them, integers 0 and 1, which both masks and indices may be.

@@ -31,14 +31,21 @@ struct ModelCopy {
   std::size_t output = 0;
 };
 
-struct ModelPlan {
+// What runs for one combination of input shapes.
+struct ModelEntry {
   std::vector<KernelArgument> inputs, outputs;
   std::vector<ModelStep> steps;
   std::vector<ModelCopy> copies;  // after all steps
   i64 memory_bytes = 0;           // of what steps hand on
   i64 least_memory_bytes = 0;     // that no other plan can do with: the most that is needed at one time
-  std::string weights;            // all constants as kernels want them, at their offsets; it begins with a digest
 };
+
+// The first entry, and those of other shapes. All have the same inputs and outputs but for their extents.
+struct ModelPlan : ModelEntry {
+  std::vector<ModelEntry> further;
+  std::string weights;  // of all entries, as kernels want them, at their offsets
+};
+std::vector<const ModelEntry*> entries_of(const ModelPlan& plan);  // in order
 
 // In front of the constants in the file of weights, so that a library knows its own.
 inline constexpr i64 kWeightsHeaderBytes = 64;

@@ -8,6 +8,8 @@
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
 #include "sampler/models/memory_plan.h"
+#include "sampler/models/packings.h"
+#include "sampler/models/weight_file.h"
 #include "sampler/models/zero_trial.h"
 #include "sampler/space/parallel_for.h"
 #include "sampler/tasks/export_task.h"
@@ -18,19 +20,18 @@ namespace {
 using graph::Group;
 using graph::ValueId;
 
-i64 aligned(i64 bytes) { return (bytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT; }
-
-// Constants in the file of weights, each once.
-class WeightFile {
+// The constants of a graph as they get into the file of weights.
+class PackedConstants {
  public:
-  WeightFile(const graph::Graph& graph, const graph::FusedGraph& fused) : graph_(graph), fused_(fused) {}
+  PackedConstants(const graph::Graph& graph, const graph::FusedGraph& fused, WeightFile& file)
+      : graph_(graph), fused_(fused), file_(file) {}
 
   // A constant as the graph has it.
   i64 raw(ValueId value) {
     ValueId memory = fused_.memory[value];
     auto [at, is_new] = raw_.try_emplace(memory, 0);
     const std::vector<u8>& bytes = graph_.values[memory].data->bytes;
-    if (is_new) at->second = add(bytes.data(), bytes.size());
+    if (is_new) at->second = file_.add(bytes.data(), bytes.size());
     return at->second;
   }
 
@@ -62,7 +63,7 @@ class WeightFile {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       const KernelArgument& argument = kernel.manifest.prepack[i];
       if (argument.role == ArgumentRole::Packed)
-        offsets.push_back(add(buffers[i], static_cast<std::size_t>(argument.bytes)));
+        offsets.push_back(file_.add(buffers[i], static_cast<std::size_t>(argument.bytes)));
     }
     packed_.emplace(std::pair(task, sources), offsets);
     return offsets;
@@ -73,30 +74,27 @@ class WeightFile {
     return static_cast<std::size_t>(std::stoul(argument.name.substr(1)));
   }
 
-  std::string take() { return std::move(bytes_); }
-
  private:
-  // Offsets count from the begin of the file, where the header is.
-  i64 add(const void* bytes, std::size_t count) {
-    std::size_t at = bytes_.size();
-    bytes_.append(static_cast<const char*>(bytes), count);
-    bytes_.resize(static_cast<std::size_t>(aligned(static_cast<i64>(bytes_.size()))), '\0');
-    return static_cast<i64>(at) + kWeightsHeaderBytes;
-  }
-
   const graph::Graph& graph_;
   const graph::FusedGraph& fused_;
+  WeightFile& file_;
   std::map<ValueId, i64> raw_;
   std::map<std::pair<std::size_t, std::vector<ValueId>>, std::vector<i64>> packed_;
-  std::string bytes_;
 };
 
 class Planner {
  public:
-  Planner(const graph::Graph& graph, const ModelTasks& tasks, const std::vector<ExportedTask>& kernels)
-      : graph_(graph), tasks_(tasks), fused_(tasks.fused), kernels_(kernels), weights_(graph, tasks.fused) {}
+  // `kernels`: of the whole library; `kernel_of`: which of them a task has.
+  Planner(const EntryGraph& entry, const std::vector<ExportedTask>& kernels, const std::vector<std::size_t>& kernel_of,
+          WeightFile& file)
+      : graph_(entry.graph),
+        tasks_(entry.tasks),
+        fused_(tasks_.fused),
+        kernels_(kernels),
+        kernel_of_(kernel_of),
+        weights_(graph_, fused_, file) {}
 
-  std::optional<ModelPlan> run(std::string& error) {
+  std::optional<ModelEntry> run(std::string& error) {
     for (ValueId input : graph_.inputs) plan_.inputs.push_back(argument(input, ArgumentRole::Input));
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       plan_.outputs.push_back(argument(graph_.outputs[i], ArgumentRole::Output));
@@ -112,7 +110,6 @@ class Planner {
       if (from.where == ModelPlace::Where::Output && from.at == static_cast<i64>(i)) continue;
       plan_.copies.push_back({from, i});
     }
-    plan_.weights = weights_.take();
     return std::move(plan_);
   }
 
@@ -163,7 +160,7 @@ class Planner {
 
   bool add_step(std::size_t g, std::string& error) {
     const Group& group = fused_.groups[g];
-    std::size_t task = tasks_.task_of[g];
+    std::size_t task = kernel_of_[tasks_.task_of[g]];
     const Kernel& kernel = kernels_[task].kernel;
     ModelStep step{graph_.values[group.outputs[0]].name, task, {}};
     std::vector<i64> packed;
@@ -175,7 +172,7 @@ class Planner {
     std::size_t next_packed = 0, next_output = 0;
     for (const KernelArgument& argument : kernel.manifest.run) {
       std::size_t index = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant
-                              ? WeightFile::constant_index(argument)
+                              ? PackedConstants::constant_index(argument)
                               : 0;
       switch (argument.role) {
         case ArgumentRole::Input:
@@ -200,39 +197,111 @@ class Planner {
   const ModelTasks& tasks_;
   const graph::FusedGraph& fused_;
   const std::vector<ExportedTask>& kernels_;
-  WeightFile weights_;
+  const std::vector<std::size_t>& kernel_of_;
+  PackedConstants weights_;
   std::map<ValueId, ModelPlace> places_;  // by memory
-  ModelPlan plan_;
+  ModelEntry plan_;
 };
+
+// The kernels of a library, entry after entry.
+class Kernels {
+ public:
+  explicit Kernels(const ModelOptions& options) : options_(options) {}
+
+  // From the database, else without trials; those that entries before have are theirs. Gives which of all kernels each
+  // task has. Nothing, and why in `error`, if one cannot be made.
+  std::optional<std::vector<std::size_t>> add(const EntryGraph& entry, std::string& error) {
+    const std::vector<TuneTask>& tasks = entry.tasks.tasks;
+    std::vector<std::size_t> kernel_of;
+    std::vector<std::size_t> missing;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      auto [at, is_new] = known_.try_emplace(tasks[i].name, kernels_.size() + missing.size());
+      if (is_new) missing.push_back(i);
+      kernel_of.push_back(at->second);
+    }
+    std::vector<std::optional<ExportedTask>> made(missing.size());
+    std::vector<std::string> errors(missing.size());
+    for (std::size_t m = 0; m < missing.size() && options_.database; ++m) {
+      std::string message;
+      made[m] = export_task(*options_.database, tasks[missing[m]], options_.library, message, options_.which);
+    }
+    std::vector<Preferred> preferred;
+    for (std::size_t m = 0; m < missing.size(); ++m) preferred.push_back(preference(entry, missing[m]));
+    parallel_for(static_cast<int>(missing.size()), options_.threads, [&](int item, int) {
+      std::size_t m = static_cast<std::size_t>(item);
+      if (made[m] || (options_.stop && options_.stop())) return;
+      made[m] = zero_trial_kernel(tasks[missing[m]], library_, options_, errors[m], preferred[m]);
+    });
+    if (options_.stop && options_.stop()) return error = "interrupted", std::nullopt;
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), std::nullopt;
+      kernels_.push_back(std::move(*made[m]));
+    }
+    return kernel_of;
+  }
+
+  const std::vector<ExportedTask>& get() const { return kernels_; }
+  std::vector<ExportedTask> take() { return std::move(kernels_); }
+  // What packs a constant as a kernel of this entry does is preferred in those that follow.
+  void note_packings(const EntryGraph& entry, const std::vector<std::size_t>& kernel_of) {
+    packings_.add(entry, kernel_of, kernels_);
+  }
+
+ private:
+  Preferred preference(const EntryGraph& entry, std::size_t task) {
+    std::set<Hash128> wanted = packings_.of(entry, task);
+    if (wanted.empty()) return {};
+    return [wanted = std::move(wanted)](const Program& scheduled) { return wanted.contains(packing_of(scheduled)); };
+  }
+
+  const ModelOptions& options_;
+  rules::Library library_ = rules::Library::built_in();
+  std::vector<ExportedTask> kernels_;
+  std::map<std::string, std::size_t> known_;  // by name
+  KnownPackings packings_;
+};
+
+// The entries by what a run of them computes: how constants are packed matters most where most is done with them.
+std::vector<std::size_t> largest_first(const std::vector<EntryGraph>& entries) {
+  std::vector<double> work;
+  std::vector<std::size_t> order;
+  for (const EntryGraph& entry : entries) {
+    order.push_back(work.size());
+    work.push_back(0);
+    for (const TuneTask& task : entry.tasks.tasks) work.back() += task.weight * count_flops(task.program.program);
+  }
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return work[i]; });
+  return order;
+}
 
 }  // namespace
 
+std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
+                                        std::string& error) {
+  Kernels kernels(options);
+  std::vector<std::vector<std::size_t>> kernel_of(entries.size());
+  for (std::size_t i : largest_first(entries)) {
+    std::optional<std::vector<std::size_t>> own = kernels.add(entries[i], error);
+    if (!own) return std::nullopt;
+    kernel_of[i] = std::move(*own);
+    if (entries.size() > 1) kernels.note_packings(entries[i], kernel_of[i]);
+  }
+  WeightFile weights;
+  std::vector<ModelEntry> made;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    std::optional<ModelEntry> entry = Planner(entries[i], kernels.get(), kernel_of[i], weights).run(error);
+    if (!entry) return std::nullopt;
+    made.push_back(std::move(*entry));
+  }
+  ExportPlan plan{.library = options.library, .tasks = kernels.take()};
+  plan.model.emplace(ModelPlan{std::move(made[0]), {}, weights.take()});
+  plan.model->further.assign(std::make_move_iterator(made.begin() + 1), std::make_move_iterator(made.end()));
+  return plan;
+}
+
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
                                         std::string& error) {
-  ExportPlan plan;
-  plan.library = options.library;
-  std::vector<std::optional<ExportedTask>> kernels(tasks.tasks.size());
-  std::vector<std::string> errors(kernels.size());
-  if (options.database) {
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-      std::string message;
-      kernels[i] = export_task(*options.database, tasks.tasks[i], options.library, message, options.which);
-    }
-  }
-  rules::Library library = rules::Library::built_in();
-  parallel_for(static_cast<int>(kernels.size()), options.threads, [&](int item, int) {
-    std::size_t i = static_cast<std::size_t>(item);
-    if (kernels[i] || (options.stop && options.stop())) return;
-    kernels[i] = zero_trial_kernel(tasks.tasks[i], library, options, errors[i]);
-  });
-  if (options.stop && options.stop()) return error = "interrupted", std::nullopt;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (!kernels[i]) return error = cat(tasks.tasks[i].name, ": ", errors[i]), std::nullopt;
-    plan.tasks.push_back(std::move(*kernels[i]));
-  }
-  plan.model = Planner(graph, tasks, plan.tasks).run(error);
-  if (!plan.model) return std::nullopt;
-  return plan;
+  return compile_model({{graph, tasks}}, options, error);
 }
 
 }  // namespace tw

@@ -24,7 +24,17 @@ struct ModelOptions {
   std::function<bool()> stop = {};
 };
 
-// Nothing, and why in `error`.
+// A graph for other shapes of the inputs, and its tasks: their names are those of one TaskNames.
+struct EntryGraph {
+  const graph::Graph& graph;
+  const ModelTasks& tasks;
+};
+
+// One library for all graphs, an entry for each, in order. Equal programs are one kernel; weights with equal bytes are
+// stored once, and kernels without trials that pack them as those of a larger entry do are preferred. Nothing, and why
+// in `error`.
+std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
+                                        std::string& error);
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,
                                         std::string& error);
 

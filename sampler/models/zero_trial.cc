@@ -1,6 +1,5 @@
 #include "sampler/models/zero_trial.h"
 
-#include "sampler/search/first_kernel.h"
 #include "sampler/tasks/export_task.h"
 #include "sampler/tasks/load_list.h"
 #include "sampler/tasks/rebuild.h"
@@ -8,7 +7,8 @@
 namespace tw {
 
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
-                                              const ModelOptions& options, std::string& error) {
+                                              const ModelOptions& options, std::string& error,
+                                              const Preferred& preferred) {
   CandidateSpace space = make_candidate_space(task.program.program, *library.find_set("cpu"), library, task.target,
                                               error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
@@ -18,7 +18,7 @@ std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules:
   RoundOptions how{.stop = options.stop};
   Trace trace;
   if (std::optional<Candidate> first =
-          find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats)) {
+          find_first_kernel(space, task.target, how, Rng(options.seed).fork(1), known, stats, preferred)) {
     Result<Trace> found = full_trace(space, *first, &error);
     if (!found) return error = to_string(found.rejected()), std::nullopt;
     trace = std::move(*found);

@@ -4,11 +4,14 @@
 #include <string>
 
 #include "sampler/models/compile_model.h"
+#include "sampler/search/first_kernel.h"
 
 namespace tw {
 
-// By the rules `cpu`. Nothing, and why in `error`. The untuned program where no rule applies.
+// By the rules `cpu`. With `preferred` programs of that kind before others that are hardly faster. Nothing, and why in
+// `error`. The untuned program where no rule applies.
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
-                                              const ModelOptions& options, std::string& error);
+                                              const ModelOptions& options, std::string& error,
+                                              const Preferred& preferred = {});
 
 }  // namespace tw

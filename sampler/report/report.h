@@ -90,7 +90,8 @@ DatabaseStatus add_database(Report& report, Database& database);
 void thin_out(Report& report);
 
 // Measures the roofs of this machine and, for `seconds`, each step of the model that `compile` wrote into a folder,
-// with its target's threads. On failure false, and why in `error`; `is_measured` says whether it had begun to measure.
+// with its target's threads; of several entries each one. On failure false, and why in `error`; `is_measured` says
+// whether it had begun to measure.
 bool add_model(Report& report, const std::string& folder, double seconds, std::string& error, bool& is_measured);
 
 boost::json::object to_json(const Report& report);

@@ -102,12 +102,22 @@ std::vector<Rated> other_unrollings(const CandidateSpace& space, const std::vect
   return different;
 }
 
-}  // namespace
+// The drafts whose programs are preferred, in order.
+std::vector<Candidate> preferred_of(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                    const Preferred& preferred) {
+  std::vector<Candidate> kept;
+  CandidateBuilder builder(space);
+  for (const Candidate& candidate : drafts) {
+    Candidate copy = candidate;
+    Result<Program> program = builder.build(copy, nullptr);
+    if (program && preferred(*program)) kept.push_back(candidate);
+  }
+  return kept;
+}
 
-std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
-                                             const Target& target, int threads, const std::function<bool()>& stop) {
-  if (drafts.empty()) return std::nullopt;
-  if (is_device(target)) return drafts[0];
+// The first draft without a time where nothing compiles; there is one.
+Rated fastest_code(const CandidateSpace& space, const std::vector<Candidate>& drafts, const Target& target, int threads,
+                   const std::function<bool()>& stop) {
   std::vector<std::optional<CodeRater>> raters(static_cast<std::size_t>(std::max(1, threads)));
   auto rate = [&](std::vector<Rated> rated) {
     parallel_for(static_cast<int>(rated.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
@@ -121,16 +131,32 @@ std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const 
     return rated;
   };
   std::vector<Rated> bodies = rate(different_bodies(space, drafts));
-  if (bodies.empty() || std::isinf(bodies[0].seconds)) return drafts[0];
+  if (bodies.empty() || std::isinf(bodies[0].seconds)) return {drafts[0], {}};
   std::vector<Rated> others;
   for (std::size_t i = 0; i < std::min(bodies.size(), kUnrolledDrafts); ++i)
     std::ranges::move(other_unrollings(space, drafts, bodies[i]), std::back_inserter(others));
   others = rate(std::move(others));
-  return !others.empty() && others[0].seconds < bodies[0].seconds ? others[0].candidate : bodies[0].candidate;
+  return !others.empty() && others[0].seconds < bodies[0].seconds ? others[0] : bodies[0];
+}
+
+}  // namespace
+
+std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                             const Target& target, int threads, const std::function<bool()>& stop,
+                                             const Preferred& preferred) {
+  if (drafts.empty()) return std::nullopt;
+  if (is_device(target)) return drafts[0];
+  Rated fastest = fastest_code(space, drafts, target, threads, stop);
+  if (!preferred || !preferred_of(space, {fastest.candidate}, preferred).empty()) return fastest.candidate;
+  std::vector<Candidate> kept = preferred_of(space, drafts, preferred);
+  if (kept.empty()) return fastest.candidate;
+  Rated other = fastest_code(space, kept, target, threads, stop);
+  return other.seconds <= kPreferredSlower * fastest.seconds ? other.candidate : fastest.candidate;
 }
 
 std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& target, const RoundOptions& options,
-                                           const Rng& rng, KnownCandidates& known, SearchStats& stats) {
+                                           const Rng& rng, KnownCandidates& known, SearchStats& stats,
+                                           const Preferred& preferred) {
   Round round{.space = space,
               .elites = {},
               .measured = {},
@@ -144,7 +170,7 @@ std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& 
               .options = options};
   std::vector<Candidate> drafts = best_drafts(round, {});
   double begin = seconds_now();
-  std::optional<Candidate> first = choose_first_kernel(space, drafts, target, options.threads, options.stop);
+  std::optional<Candidate> first = choose_first_kernel(space, drafts, target, options.threads, options.stop, preferred);
   stats.first_kernel_seconds += seconds_now() - begin;
   return first;
 }

@@ -101,6 +101,44 @@ class Compile(Package):
         with self.assertRaisesRegex(tw.Error, "no input `z`"):
             tw.compile(proto, shapes={"z": (3, 64)})
 
+    def test_several_shapes_make_entries_that_calls_choose(self):
+        proto, expected = two_layers(rows="n")
+        model = tw.compile(proto, shapes={"x": [(3, 64), (8, 64)]}, threads=1, output=self.folder / "out", check=True)
+        self.assertEqual([[str(each) for each in entry.inputs + entry.outputs] for entry in model.entries],
+                         [["x: float32[3, 64]", "y: float32[3, 16]"], ["x: float32[8, 64]", "y: float32[8, 16]"]])
+        self.assertEqual(model.inputs, list(model.entries[0].inputs))
+        self.assertEqual([(each["entry"], each["wrong"]) for each in model.report["check"]], [(0, False), (1, False)])
+        for opened in (model, tw.load(self.folder / "out")):
+            for count in (8, 3, 8):
+                expect_close(opened(rows(count)), expected(rows(count)))
+            with self.assertRaisesRegex(ValueError, r"no entry for these shapes: x f32\[5, 64\]"):
+                opened(rows(5))
+            with self.assertRaisesRegex(TypeError, "`x`"):
+                opened(rows(3).astype("float64"))
+        kernels = [{row.kernel for row in model.profile(0.01, entry)} for entry in (0, 1)]
+        self.assertFalse(kernels[0] & kernels[1])
+        with self.assertRaisesRegex(tw.Error, "entries 0 and 1 have the same shapes"):
+            tw.compile(proto, shapes={"x": [[3, 64], [3, 64]]})
+        with self.assertRaisesRegex(tw.Error, "`x`: tune takes one shape"):
+            tw.tune(self.saved(proto), shapes={"x": [(3, 64), (8, 64)]})
+
+    def test_entries_run_at_the_same_time(self):
+        proto, expected = two_layers(rows="n")
+        counts = (1, 8, 32)
+        model = tw.compile(proto, shapes={"x": [(count, 64) for count in counts]}, threads=1)
+        found = {}
+
+        def call(number):
+            x = rows(counts[number % 3], number)
+            found[number] = all(np.allclose(model(x), expected(x), 1e-3, 1e-3) for _ in range(50))
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, {number: True for number in range(6)})
+
     def test_checked_against_the_model_as_imported(self):
         report = tw.compile(two_layers()[0], check=True).report
         self.assertEqual([each["wrong"] for each in report["check"]], [False])

@@ -140,5 +140,24 @@ TEST_P(NetworksOnTwoThreads, GiveWhatTheFileSays) {
 
 INSTANTIATE_TEST_SUITE_P(All, NetworksOnTwoThreads, testing::Values(Recipe{"bert_base", false}), name_of_case);
 
+class NetworksOfTwoShapes : public Networks {};
+
+// A library with an entry for each gives what the file says of either.
+TEST_P(NetworksOfTwoShapes, GiveWhatTheFileSays) {
+  Finished made = run({"compile", file(), "--shape", "x=1,3,32,32", "--shape", "x=3,3,48,32", "--threads", "1",
+                       "--output", "out", "--check", "--json"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  boost::json::value report = boost::json::parse(made.out);
+  EXPECT_EQ(report.at("entries").as_array().size(), 2u);
+  EXPECT_EQ(report.at("check").as_array().size(), 2 * imported().outputs.size());
+  for (const boost::json::value& output : report.at("check").as_array())
+    EXPECT_LT(output.at("relative_error").to_number<double>(), 1e-4);
+  Graph graph = imported();
+  expect_outputs(graph, case_of(graph), folder.path(), "1");  // by the shapes of the .npy files
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NetworksOfTwoShapes, testing::Values(Recipe{"resnet18"}, Recipe{"mobilenet_v2"}),
+                         name_of_case);
+
 }  // namespace
 }  // namespace tw

@@ -144,6 +144,27 @@ TEST_F(FirstKernel, TriesOtherUnrollingsOfTheBestBodies) {
   EXPECT_LT(seconds_by_code(*chosen), 1.01 * rated.back().first);
 }
 
+// A preferred program is taken where it is hardly slower, and only there.
+TEST_F(FirstKernel, IsAPreferredOneIfThatIsAsFast) {
+  std::vector<Candidate> best = drafts();
+  auto with = [&](const std::set<Hash128>& preferred) {
+    return *choose_first_kernel(space_, best, task_.target, 1, {},
+                                [&](const Program& program) { return preferred.contains(normalized_hash(program)); });
+  };
+  Candidate fastest = with({});
+  EXPECT_EQ(fastest.program, chosen(best, task_.target, 1));
+  double seconds = seconds_by_code(fastest);
+  int taken = 0, left = 0;
+  for (std::size_t i = 0; i < std::min<std::size_t>(best.size(), 40); ++i) {
+    double ratio = seconds_by_code(best[i]) / seconds;
+    bool is_taken = with({best[i].program}).program == best[i].program;
+    EXPECT_EQ(is_taken, ratio <= kPreferredSlower) << ratio;
+    (is_taken ? taken : left) += 1;
+  }
+  EXPECT_GT(taken, 1);
+  EXPECT_GT(left, 1);
+}
+
 TEST_F(FirstKernel, CompilesIfAnyDraftDoes) {
   Candidate refused = uncompilable(), other = drafts()[0];
   EXPECT_EQ(chosen({refused, other}, task_.target, 1), other.program);
