@@ -22,6 +22,13 @@ struct Writer {
   std::size_t target = 0;
 };
 
+// Where the elements of a buffer come from.
+struct Origin {
+  const HostArray* input = nullptr;
+  Writer writer;  // without a block: it has none
+  std::unordered_map<i64, Scalar> known;
+};
+
 // Does each spatial iter stand at one index of the target, and run over all of its dimension?
 bool covers_all(const StoreTarget& target, const Block* block) {
   std::size_t found = 0;
@@ -64,9 +71,9 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
 
  public:
   Evaluation(const Program& program, std::vector<const HostArray*> arguments, i64 max_steps, std::function<bool()> stop)
-      : steps_left_(max_steps), stop_(std::move(stop)) {
+      : origins_(program.next_buffer), steps_left_(max_steps), stop_(std::move(stop)) {
     for (std::size_t i = 0; i < program.params.size(); ++i) {
-      if (program.params[i].role != Role::Output) inputs_[program.params[i].buffer] = arguments[i];
+      if (program.params[i].role != Role::Output) origin(program.params[i].buffer).input = arguments[i];
     }
     if (program.body) find_writers(program.body);
     // Of two stores to a buffer one has to be the other's init.
@@ -74,8 +81,10 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     for_each<Store>(program.body, [&](const Store* store) {
       for (const StoreTarget& target : store->targets) ++stores[target.buffer];
     });
-    std::erase_if(writers_,
-                  [&](const auto& entry) { return stores[entry.first] != (entry.second.block->init ? 2 : 1); });
+    for (const auto& [buffer, count] : stores) {
+      Origin& own = origin(buffer);
+      if (own.writer.block && count != (own.writer.block->init ? 2 : 1)) own.writer = {};
+    }
   }
 
   std::optional<double> at(const Buffer* buffer, i64 position) {
@@ -111,9 +120,11 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
       return;
     for (const IterVar& iter : block->iters) values_.resize(std::max<std::size_t>(values_.size(), iter.var->id + 1));
     for (std::size_t t = 0; t < update->targets.size(); ++t) {
-      if (covers_all(update->targets[t], block)) writers_[update->targets[t].buffer] = {block, update, t};
+      if (covers_all(update->targets[t], block)) origin(update->targets[t].buffer).writer = {block, update, t};
     }
   }
+
+  Origin& origin(const Buffer* buffer) { return origins_[buffer->id.value]; }
 
   bool step() {
     has_failed_ |= steps_left_ <= 0;
@@ -135,8 +146,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
       position = position * n->buffer->shape[i] + index;
     }
     if (has_failed_) return {};
-    if (auto input = inputs_.find(n->buffer); input != inputs_.end())
-      return read_element(n->buffer->dtype, input->second->bytes.data() + position * bytes_of(n->buffer->dtype));
+    if (const HostArray* input = origin(n->buffer).input)
+      return read_element(n->buffer->dtype, input->bytes.data() + position * bytes_of(n->buffer->dtype));
     if (const Scalar* accumulated = accumulator(n->buffer, position)) return *accumulated;
     return element(n->buffer, position);
   }
@@ -154,13 +165,13 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
   }
 
   Scalar element(const Buffer* buffer, i64 position) {
-    if (auto found = known_[buffer].find(position); found != known_[buffer].end()) return found->second;
-    auto writer = writers_.find(buffer);
-    if (writer == writers_.end() || open_.size() >= kDeepest) return fail("unknown"), Scalar{};
+    const Origin& from = origin(buffer);
+    if (auto found = from.known.find(position); found != from.known.end()) return found->second;
+    if (!from.writer.block || open_.size() >= kDeepest) return fail("unknown"), Scalar{};
     std::vector<i64> around = values_;  // of the block that asks, which may be this one
-    Scalar value = compute(writer->second, buffer, position);
+    Scalar value = compute(from.writer, buffer, position);
     values_ = std::move(around);
-    if (!has_failed_) known_[buffer][position] = value;
+    if (!has_failed_) origin(buffer).known[position] = value;
     return value;
   }
 
@@ -173,10 +184,12 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     }
     Accumulators sums{block, {}, std::vector<Scalar>(writer.update->targets.size()), block->init != nullptr};
     for (const StoreTarget& target : writer.update->targets) sums.positions.push_back(flat(target));
-    if (const Store* init = as<Store>(block->init)) sums.values = values_of(init);
+    if (const Store* init = as<Store>(block->init)) find_values(init, sums.values);
     open_.push_back(&sums);
+    std::vector<Scalar> next(sums.values.size());
     do {
-      sums.values = values_of(writer.update);
+      find_values(writer.update, next);
+      std::swap(sums.values, next);
       sums.has_begun = true;
     } while (!has_failed_ && next_term(block));
     open_.pop_back();
@@ -197,10 +210,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     return position;
   }
 
-  std::vector<Scalar> values_of(const Store* store) {
-    std::vector<Scalar> out;
-    for (const Expr* value : store->values) out.push_back(eval(value));
-    return out;
+  void find_values(const Store* store, std::vector<Scalar>& out) {
+    for (std::size_t t = 0; t < store->values.size(); ++t) out[t] = eval(store->values[t]);
   }
 
   // The last reduction iter runs fastest. False behind the last term.
@@ -214,10 +225,8 @@ class ElementValues::Evaluation : ExprEvaluator<Evaluation> {
     return false;
   }
 
-  std::unordered_map<const Buffer*, const HostArray*> inputs_;
-  std::unordered_map<const Buffer*, Writer> writers_;
-  std::unordered_map<const Buffer*, std::unordered_map<i64, Scalar>> known_;
-  std::vector<i64> values_;  // of iters, by the id of their variable
+  std::vector<Origin> origins_;  // by the buffer's id
+  std::vector<i64> values_;      // of iters, by the id of their variable
   std::vector<Accumulators*> open_;
   std::vector<const For*> loops_;  // around what find_writers looks at
   i64 steps_left_;

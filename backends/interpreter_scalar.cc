@@ -1,11 +1,13 @@
 #include "backends/interpreter_scalar.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "dsl/base/check.h"
+#include "dsl/base/halves.h"
 #include "dsl/ir/comparison.h"
 
 namespace tw {
@@ -19,12 +21,15 @@ struct FloatFormat {
 constexpr FloatFormat kHalf = {10, -14, 65504.0};
 constexpr FloatFormat kBfloat = {7, -126, 3.3895313892515355e38};
 
+constexpr int kBias = 1023;  // of the exponent of a double
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<u64>(exponent + kBias) << 52); }
+
 // Rounding to a multiple of the distance between neighbours; nearbyint rounds ties to even.
 double round_to_format(const FloatFormat& format, double value) {
   if (value == 0 || !std::isfinite(value)) return value;
-  int exponent = std::max(std::ilogb(value), format.min_exponent);
-  double quantum = std::ldexp(1.0, exponent - format.mantissa_bits);
-  double rounded = std::nearbyint(value / quantum) * quantum;
+  int exponent = std::max(static_cast<int>(std::bit_cast<u64>(value) >> 52 & 0x7ff) - kBias, format.min_exponent);
+  int distance = exponent - format.mantissa_bits;
+  double rounded = std::nearbyint(value * power_of_two(-distance)) * power_of_two(distance);
   return std::fabs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
 }
 
@@ -37,14 +42,6 @@ std::uint16_t half_bits(double value) {
   int exponent = std::ilogb(magnitude);
   auto fraction = static_cast<std::uint16_t>(std::ldexp(magnitude, 10 - exponent)) & 1023;
   return static_cast<std::uint16_t>(sign | (exponent + 15) << 10 | fraction);
-}
-
-double half_value(std::uint16_t bits) {
-  int exponent = bits >> 10 & 31;
-  double fraction = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31)
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
 }
 
 template <class Stored>
@@ -201,10 +198,8 @@ Scalar read_element(DType type, const u8* bytes) {
       return {stored<i64>(bytes)};
     case DType::F16:
       return {0, half_value(stored<std::uint16_t>(bytes))};
-    case DType::BF16: {
-      u32 wide = static_cast<u32>(stored<std::uint16_t>(bytes)) << 16;
-      return {0, stored<float>(reinterpret_cast<const u8*>(&wide))};
-    }
+    case DType::BF16:
+      return {0, bfloat_value(stored<std::uint16_t>(bytes))};
     case DType::F32:
       return {0, stored<float>(bytes)};
     case DType::F64:

@@ -6,8 +6,7 @@ namespace tw {
 namespace {
 
 constexpr double kBarrier = 25, kArithmeticLatency = 4;  // cycles
-constexpr double kWarpgroupLatency = 100;  // cycles until the last of a run of wgmma has ended, and is known to
-constexpr double kAhead = 4;               // loads of a serial loop that are under way at once
+constexpr double kAhead = 4;                             // loads of a serial loop that are under way at once
 
 // Of what a store reads, in cycles; 0 if it reads registers only.
 double latency_of(const StoreLoops& store, const GpuDevice& device) {
@@ -18,7 +17,7 @@ double latency_of(const StoreLoops& store, const GpuDevice& device) {
     reads_memory |= !is_shared;
     reads_shared |= is_shared;
   }
-  if (store.is_warpgroup_mma) return kWarpgroupLatency;
+  if (store.is_warpgroup_mma) return 0;  // many follow each other before anybody waits
   if (!reads_memory) return reads_shared ? static_cast<double>(device.shared_latency) : 0;
   double latency = static_cast<double>(device.memory_latency), stages = store.stages_of(store.target());
   return store.async_width > 0 ? latency / (stages * stages) : latency;
@@ -39,10 +38,20 @@ double chain_of(const StoreLoops& store) {
   return store.outer * store.runs * store.points / results * kArithmeticLatency * store.flat.share;
 }
 
+// Copies that are begun behind instructions of four warps, which go on meanwhile: they share the barrier of these.
+bool is_copied_meanwhile(const StoreLoops& store) {
+  return store.async_width > 0 &&
+         std::ranges::any_of(store.program.loops, [](const FlatLoop& loop) { return loop.is_warpgroup_mma; });
+}
+
 }  // namespace
 
 void add_waiting(const StoreLoops& store, const GpuDevice& device, double computes, KernelEstimate& kernel) {
   double latency = latency_of(store, device);
+  if (is_copied_meanwhile(store)) {
+    kernel.wait += store.outer * latency;
+    return;
+  }
   double loads = store.runs > 1 ? std::max(1.0, store.runs / kAhead) : 1;
   if (store.is_mma && !store.is_ahead && !store.is_warpgroup_mma) loads *= steps_of_sum(store);
   kernel.wait += store.outer * (latency + kBarrier);

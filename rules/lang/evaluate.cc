@@ -61,7 +61,8 @@ const std::vector<TargetMember>& target_members() {
       {"threads", &TargetFacts::threads, "Threads that a kernel may use."},
       {"vector_bits", &TargetFacts::vector_bits, "Bits of a vector register."},
       {"vector_registers", &TargetFacts::vector_registers, "How many vector registers there are."},
-      {"vtcm_bytes", &TargetFacts::vtcm_bytes, "Bytes of memory in scope global.vtcm (Hexagon); 0 = none."}};
+      {"vtcm_bytes", &TargetFacts::vtcm_bytes, "Bytes of memory in scope global.vtcm (Hexagon); 0 = none."},
+      {"wgmma", &TargetFacts::wgmma, "1: matrix instructions of four warps (sm_90a), else 0."}};
   return members;
 }
 

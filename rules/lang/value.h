@@ -114,6 +114,7 @@ struct TargetFacts {
       cache_line = 64;
   i64 group_threads = 1, shared_bytes = 0;  // of devices
   i64 sm = 0;                               // of CUDA devices
+  i64 wgmma = 0;                            // 1: they have it
   i64 vtcm_bytes = 0;                       // of Hexagon
 };
 

@@ -196,6 +196,9 @@ boost::json::object entry_manifest(const ExportPlan& plan, const ModelEntry& ent
     }
     steps.push_back({{"name", step.name}, {"kernel", plan.tasks[step.task].name}, {"buffers", buffers}});
   }
+  for (const ModelCopy& copy : entry.copies) {
+    if (copy.from.where == ModelPlace::Where::Weights) pieces[copy.from.at] = entry.outputs[copy.output].bytes;
+  }
   i64 read = 0;
   for (const auto& [at, bytes] : pieces) read += bytes;
   return {{"memory_bytes", entry.memory_bytes},

@@ -4,10 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "dsl/base/halves.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 
@@ -16,28 +18,13 @@ namespace {
 
 constexpr i64 kBlock = 1024;  // elements converted at a time
 
-double from_half(std::uint16_t bits) {
-  int exponent = (bits >> 10) & 31;
-  double fraction = bits & 1023;
-  double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
-}
-
 // Round to nearest is not needed: random data may as well be truncated. |value| < 65536.
 std::uint16_t to_half(double value) {
-  int exponent = 0;
-  double fraction = std::frexp(std::fabs(value), &exponent);                                          // in [1/2, 1)
-  int bits = exponent < -13 || fraction == 0 ? static_cast<int>(std::ldexp(fraction, exponent + 24))  // subnormal
-                                             : (exponent + 13) * 1024 + static_cast<int>(fraction * 2048);
+  u64 magnitude = std::bit_cast<u64>(std::fabs(value));
+  int exponent = static_cast<int>(magnitude >> 52) - 1023;
+  int bits = exponent < -14 ? static_cast<int>(std::fabs(value) * 0x1p24)  // below the normal ones
+                            : (exponent + 15) << 10 | static_cast<int>(magnitude >> 42 & 1023);
   return static_cast<std::uint16_t>(bits | (value < 0 ? 0x8000 : 0));
-}
-
-double from_bfloat(std::uint16_t bits) {
-  u32 wide = static_cast<u32>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
 }
 
 std::uint16_t to_bfloat(double value) {
@@ -100,8 +87,8 @@ constexpr TypeRow kRows[kDTypes] = {
     {read_as<u8, widen<u8>>, write_as<u8, draw_unsigned>},
     {read_as<std::int32_t, widen<std::int32_t>>, write_as<std::int32_t, draw_signed>},
     {read_as<i64, widen<i64>>, write_as<i64, draw_signed>},
-    {read_as<std::uint16_t, from_half>, write_as<std::uint16_t, draw_half>},
-    {read_as<std::uint16_t, from_bfloat>, write_as<std::uint16_t, draw_bfloat>},
+    {read_as<std::uint16_t, half_value>, write_as<std::uint16_t, draw_half>},
+    {read_as<std::uint16_t, bfloat_value>, write_as<std::uint16_t, draw_bfloat>},
     {read_as<float, widen<float>>, write_as<float, draw_float>},
     {read_as<double, widen<double>>, write_as<double, draw_float>},
 };
@@ -230,16 +217,43 @@ i64 find_filled(const Elements& all, u8 byte) {
   return -1;
 }
 
-i64 find_not_a_number(const Elements& all) {
-  if (!is_float(all.type)) return -1;
-  double values[kBlock];
-  for (i64 begin = 0; begin < all.count; begin += kBlock) {
-    i64 count = std::min(kBlock, all.count - begin);
-    kRows[static_cast<int>(all.type)].read(all.data, begin, count, values);
-    auto found = std::find_if(values, values + count, [](double value) { return std::isnan(value); });
-    if (found != values + count) return begin + (found - values);
+namespace {
+
+// Whose bits without the sign are above those of infinity.
+template <class Bits>
+i64 find_above(const char* data, i64 count, Bits infinity) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  auto is_above = [&](i64 i) {
+    Bits bits;
+    std::memcpy(&bits, data + i * static_cast<i64>(sizeof bits), sizeof bits);
+    return (bits & static_cast<Bits>(~kSign)) > infinity;
+  };
+  for (i64 begin = 0; begin < count; begin += kBlock) {
+    i64 end = std::min(count, begin + kBlock);
+    bool is_found = false;
+    for (i64 i = begin; i < end; ++i) is_found |= is_above(i);
+    for (i64 i = begin; is_found; ++i) {
+      if (is_above(i)) return i;
+    }
   }
   return -1;
+}
+
+}  // namespace
+
+i64 find_not_a_number(const Elements& all) {
+  switch (all.type) {
+    case DType::F16:
+      return find_above<std::uint16_t>(all.data, all.count, 0x7c00);
+    case DType::BF16:
+      return find_above<std::uint16_t>(all.data, all.count, 0x7f80);
+    case DType::F32:
+      return find_above<u32>(all.data, all.count, 0x7f800000);
+    case DType::F64:
+      return find_above<u64>(all.data, all.count, u64{0x7ff} << 52);
+    default:
+      return -1;
+  }
 }
 
 Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance, const double* variances) {

@@ -225,11 +225,11 @@ class Kernels {
  public:
   explicit Kernels(const ModelOptions& options) : options_(options) {}
 
-  // From the database, else without trials; those that earlier entries have are theirs. False, and why in `error`, if
-  // one cannot be made.
-  bool add(const EntryGraph& entry, std::string& error) {
+  // From the database, else without trials; those that entries before have are theirs. Gives which of all kernels each
+  // task has. Nothing, and why in `error`, if one cannot be made.
+  std::optional<std::vector<std::size_t>> add(const EntryGraph& entry, std::string& error) {
     const std::vector<TuneTask>& tasks = entry.tasks.tasks;
-    std::vector<std::size_t>& kernel_of = kernel_of_.emplace_back();
+    std::vector<std::size_t> kernel_of;
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       auto [at, is_new] = known_.try_emplace(tasks[i].name, kernels_.size() + missing.size());
@@ -249,20 +249,20 @@ class Kernels {
       if (made[m] || (options_.stop && options_.stop())) return;
       made[m] = zero_trial_kernel(tasks[missing[m]], library_, options_, errors[m], preferred[m]);
     });
-    if (options_.stop && options_.stop()) return error = "interrupted", false;
+    if (options_.stop && options_.stop()) return error = "interrupted", std::nullopt;
     for (std::size_t m = 0; m < missing.size(); ++m) {
-      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), false;
+      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), std::nullopt;
       kernels_.push_back(std::move(*made[m]));
     }
-    return true;
+    return kernel_of;
   }
 
-  // Which of all kernels each task of an entry has.
-  const std::vector<std::size_t>& kernel_of(std::size_t entry) const { return kernel_of_[entry]; }
   const std::vector<ExportedTask>& get() const { return kernels_; }
   std::vector<ExportedTask> take() { return std::move(kernels_); }
-  // What packs a constant as a kernel of these entries does is preferred in those that follow.
-  void note_packings(const EntryGraph& entry) { packings_.add(entry, kernel_of_.back(), kernels_); }
+  // What packs a constant as a kernel of this entry does is preferred in those that follow.
+  void note_packings(const EntryGraph& entry, const std::vector<std::size_t>& kernel_of) {
+    packings_.add(entry, kernel_of, kernels_);
+  }
 
  private:
   Preferred preference(const EntryGraph& entry, std::size_t task) {
@@ -274,28 +274,43 @@ class Kernels {
   const ModelOptions& options_;
   rules::Library library_ = rules::Library::built_in();
   std::vector<ExportedTask> kernels_;
-  std::vector<std::vector<std::size_t>> kernel_of_;
   std::map<std::string, std::size_t> known_;  // by name
   KnownPackings packings_;
 };
+
+// The entries by what a run of them computes: how constants are packed matters most where most is done with them.
+std::vector<std::size_t> largest_first(const std::vector<EntryGraph>& entries) {
+  std::vector<double> work;
+  std::vector<std::size_t> order;
+  for (const EntryGraph& entry : entries) {
+    order.push_back(work.size());
+    work.push_back(0);
+    for (const TuneTask& task : entry.tasks.tasks) work.back() += task.weight * count_flops(task.program.program);
+  }
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return work[i]; });
+  return order;
+}
 
 }  // namespace
 
 std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
                                         std::string& error) {
   Kernels kernels(options);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!kernels.add(entries[i], error)) return std::nullopt;
-    if (i + 1 < entries.size()) kernels.note_packings(entries[i]);
+  std::vector<std::vector<std::size_t>> kernel_of(entries.size());
+  for (std::size_t i : largest_first(entries)) {
+    std::optional<std::vector<std::size_t>> own = kernels.add(entries[i], error);
+    if (!own) return std::nullopt;
+    kernel_of[i] = std::move(*own);
+    if (entries.size() > 1) kernels.note_packings(entries[i], kernel_of[i]);
   }
   bool is_for_device = is_device(options.target);
   WeightFile weights(alignment_for(options.target));
   DevicePackings packings;
   std::vector<ModelEntry> made;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    std::optional<ModelEntry> entry = Planner(entries[i], kernels.get(), kernels.kernel_of(i), options.target, weights,
-                                              is_for_device ? &packings : nullptr)
-                                          .run(error);
+    std::optional<ModelEntry> entry =
+        Planner(entries[i], kernels.get(), kernel_of[i], options.target, weights, is_for_device ? &packings : nullptr)
+            .run(error);
     if (!entry) return std::nullopt;
     made.push_back(std::move(*entry));
   }

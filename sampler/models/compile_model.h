@@ -31,7 +31,8 @@ struct EntryGraph {
 };
 
 // One library for all graphs, an entry for each, in order. Equal programs are one kernel; weights with equal bytes are
-// stored once. Nothing, and why in `error`.
+// stored once, and kernels without trials that pack them as those of a larger entry do are preferred. Nothing, and why
+// in `error`.
 std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, const ModelOptions& options,
                                         std::string& error);
 std::optional<ExportPlan> compile_model(const graph::Graph& graph, const ModelTasks& tasks, const ModelOptions& options,

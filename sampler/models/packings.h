@@ -16,7 +16,7 @@ Hash128 packing_of(const Program& scheduled);
 // The same of a kernel, by its trace.
 Hash128 packing_of(const ExportedTask& kernel);
 
-// What the kernels of a library's first entries make of each constant.
+// What the kernels of some entries make of each constant.
 class KnownPackings {
  public:
   // `kernel_of`: which of the kernels each task of the entry has.

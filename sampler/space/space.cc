@@ -135,6 +135,7 @@ rules::TargetFacts facts_of(const Target& target) {
           .group_threads = target.group_threads,
           .shared_bytes = target.shared_bytes,
           .sm = sm_of(target),
+          .wgmma = target.kind == TargetKind::Cuda && target.arch == "sm_90a",
           .vtcm_bytes = target.vtcm_bytes};
 }
 

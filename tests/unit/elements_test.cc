@@ -146,6 +146,34 @@ TEST(Elements, WhatWasNotComputed) {
   EXPECT_EQ(find_not_a_number({reinterpret_cast<const char*>(values.data()), DType::I32, 5000}), -1);
 }
 
+// Every half is the number that its bits say, and of each type those that are no numbers are found.
+TEST(Elements, EveryHalf) {
+  for (DType type : {DType::F16, DType::BF16}) {
+    int fraction_bits = type == DType::F16 ? 10 : 7, bias = type == DType::F16 ? 15 : 127;
+    for (u32 pattern = 0; pattern < 1u << 16; ++pattern) {
+      auto bits = static_cast<std::uint16_t>(pattern);
+      u32 exponent = (pattern & 0x7fff) >> fraction_bits, fraction = pattern & ((1u << fraction_bits) - 1);
+      bool is_last = exponent == (1u << (15 - fraction_bits)) - 1;
+      double value = std::ldexp(exponent == 0 ? fraction : fraction + (1u << fraction_bits),
+                                static_cast<int>(std::max(exponent, 1u)) - bias - fraction_bits);
+      if (is_last) value = fraction != 0 ? std::nan("") : std::numeric_limits<double>::infinity();
+      if (pattern & 0x8000) value = -value;
+      Elements half{reinterpret_cast<const char*>(&bits), type, 1},
+          wide{reinterpret_cast<const char*>(&value), DType::F64, 1};
+      ASSERT_TRUE(compare(half, wide, {}, nullptr).is_right()) << pattern << " is " << value;
+      ASSERT_EQ(find_not_a_number(half), is_last && fraction != 0 ? 0 : -1) << pattern;
+    }
+  }
+}
+
+TEST(Elements, NoNumbersOfWideTypes) {
+  std::vector<double> values(3000, -std::numeric_limits<double>::infinity());
+  Elements all{reinterpret_cast<const char*>(values.data()), DType::F64, 3000};
+  EXPECT_EQ(find_not_a_number(all), -1);
+  values[2999] = -std::nan("");
+  EXPECT_EQ(find_not_a_number(all), 2999);
+}
+
 TEST(FillInput, IntegersAreUniformAndSmall) {
   std::vector<int> counts(16);
   for (std::int8_t value : draw<std::int8_t>(DType::I8)) ++counts.at(static_cast<std::size_t>(value + 8));

@@ -1,5 +1,6 @@
 // The analytic GPU model against what an H100 measured: 230 random programs of four tasks (products of 2048^3 in f32
-// and bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md).
+// and bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md), and 324 programs that searches tried of four
+// products in bf16 and a convolution in f16, most of them by wgmma (docs/log/2026-11-27-gpu-2.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "costmodel/accuracy.h"
+#include "dsl/base/text.h"
 #include "runtime/store/database_exchange.h"
 #include "sampler/tasks/model_data.h"
 #include "sampler/tasks/model_terms.h"
@@ -18,10 +20,10 @@ namespace {
 
 constexpr double kLeastRank = 0.8;
 
-ModelData h100_records(const std::string& folder) {
+ModelData h100_records(const std::string& folder, const char* name = "h100_records") {
   ModelData data;
   std::string error;
-  std::optional<std::string> text = read_exchange_file(TW_SOURCE_DIR "/tests/data/h100_records.jsonl.gz", error);
+  std::optional<std::string> text = read_exchange_file(cat(TW_SOURCE_DIR "/tests/data/", name, ".jsonl.gz"), error);
   auto database = Database::open(folder + "/records.db", DatabaseMode::Write);
   EXPECT_TRUE(text && database) << error;
   std::istringstream lines(*text);
@@ -68,6 +70,28 @@ TEST(GpuRecords, ItsSecondsAreNotFarOff) {
   EXPECT_GT(ratios[ratios.size() / 4], 0.75);
   EXPECT_LT(ratios[ratios.size() * 3 / 4], 1.35);
   EXPECT_NEAR(ratios[ratios.size() / 2], 1, 0.15);
+}
+
+// Of kernels by instructions of four warps, beside some by those of one, the model prefers one that is nearly the best,
+// and its seconds are near.
+TEST(GpuRecords, TheModelKnowsInstructionsOfFourWarps) {
+  test::TemporaryDirectory folder;
+  ModelData data = h100_records(folder.path(), "h100_wgmma_records");
+  ASSERT_EQ(data.tasks.size(), 5u);
+  for (std::size_t task = 0; task < data.tasks.size(); ++task) {
+    EXPECT_GE(data.tasks[task].candidates, 40);
+    Accuracy model = accuracy_of(data, task, data.draft);
+    EXPECT_GE(model.top1, 0.9) << data.tasks[task].name << ": " << to_string(model);
+    EXPECT_GE(model.rank, 0.25) << data.tasks[task].name << ": " << to_string(model);
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < data.draft.size(); ++i) {
+      if (data.data.group[i] == static_cast<i32>(task))
+        ratios.push_back(std::exp(-static_cast<double>(data.draft[i])) / data.data.seconds[i]);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    EXPECT_GT(ratios[ratios.size() / 4], 0.85) << data.tasks[task].name;
+    EXPECT_LT(ratios[ratios.size() * 3 / 4], 1.5) << data.tasks[task].name;
+  }
 }
 
 // Each rule of each task has a row. A term that the model takes too little of is found, and one that it takes too much

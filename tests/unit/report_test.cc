@@ -442,6 +442,33 @@ TEST_F(ReportOfDatabases, AModelHasItsStepsInOrder) {
   EXPECT_GT(report.models[1].steps[0].seconds, 0);
 }
 
+TEST_F(ReportOfDatabases, AModelOfSeveralEntriesHasAllOfThem) {
+  Target target = host_target();
+  target.threads = 1;
+  TaskNames names;
+  std::vector<graph::Graph> graphs;
+  std::vector<ModelTasks> tasks;
+  for (i64 rows : {4, 16}) {
+    test::GraphKit kit;
+    graph::ValueId x = kit.input({rows, 16});
+    graphs.push_back(kit.finish(kit.add("softmax", {{"axis", i64{1}}}, {x})));
+    tasks.push_back(model_tasks(graphs.back(), target, names));
+  }
+  std::string error;
+  auto plan =
+      compile_model({{graphs[0], tasks[0]}, {graphs[1], tasks[1]}}, {.library = "net", .target = target}, error);
+  ASSERT_TRUE(plan) << error;
+  ASSERT_EQ(write_export(*plan, at("net")).error, "");
+  Report report = begin_report();
+  bool is_measured = false;
+  ASSERT_TRUE(add_model(report, at("net"), 0.01, error, is_measured)) << error;
+  ASSERT_EQ(report.models.size(), 2u);
+  EXPECT_EQ(report.models[0].name, "net x=4,16");
+  EXPECT_EQ(report.models[1].name, "net x=16,16");
+  EXPECT_EQ(report.models[1].steps[0].work.bytes, 4.0 * report.models[0].steps[0].work.bytes);
+  EXPECT_EQ(report.roofs.size(), 1u);
+}
+
 TEST_F(ReportOfDatabases, AModelThatDoesNotRunIsSaid) {
   write_model(at("net"));
   std::filesystem::remove(at("net/net.weights"));

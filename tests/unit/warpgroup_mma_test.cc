@@ -2,13 +2,16 @@
 // miss, and what is no such instruction. That they compute what the program says is emulated_space_test's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "backends/cuda/nvrtc.h"
 #include "backends/cuda/promised_opcodes.h"
 #include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/walk.h"
 #include "dsl/passes/lower_gpu.h"
+#include "dsl/passes/warp_mma.h"
 #include "sampler/search/trial.h"
 #include "support/drawn_kernels.h"
 #include "support/nvrtc.h"
@@ -133,6 +136,22 @@ TEST(WarpgroupMma, AreNotPrintedForOthers) {
   };
   EXPECT_TRUE(is_there("sm_90a"));
   for (const char* arch : {"sm_80", "sm_90", "sm_100a", "sm_120"}) EXPECT_FALSE(is_there(arch)) << arch;
+}
+
+TEST(WarpgroupMma, TheRuleIsForSm90aAlone) {
+  for (const char* arch : {"sm_80", "sm_90", "sm_90a", "sm_100a"}) {
+    Target target = hopper();
+    target.arch = arch;
+    test::DrawnKernels drawn = test::drawn_kernels("matmul(M = 256, N = 512, K = 256, T = f16)", "cuda", target, 12);
+    bool is_there = std::ranges::any_of(drawn.scheduled, [](const OwnedProgram& program) {
+      bool found = false;
+      for_each<For>(program.program.body, [&](const For* loop) {
+        found |= find_annotation(loop->annotations, kWarpgroupMmaMark) != nullptr;
+      });
+      return found;
+    });
+    EXPECT_EQ(is_there, arch == std::string_view("sm_90a")) << arch;
+  }
 }
 
 }  // namespace
