@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/kernel_abi.h"
 #include "dsl/base/arena.h"
 
 namespace tw {
@@ -13,7 +14,7 @@ namespace tw {
 class WeightFile {
  public:
   // `alignment`: of offsets, without the header.
-  explicit WeightFile(i64 alignment) : alignment_(static_cast<std::size_t>(alignment)) {}
+  explicit WeightFile(i64 alignment = TW_ALIGNMENT) : alignment_(static_cast<std::size_t>(alignment)) {}
   // The offset of these bytes. It counts from the begin of the file, where the header is.
   i64 add(const void* bytes, std::size_t count);
   // All pieces, without the header.

@@ -53,6 +53,9 @@ TEST_F(CompileForADevice, BadTargetsAreRefused) {
   expect_refused(with("opnecl"), 2, "did you mean `opencl`?");
   expect_refused(with("cuda -device=h1000"), 2, "unknown device `h1000`");
   expect_refused(with("opencl -device=x"), 2, "expected `device` to be an integer");
+  std::vector<std::string> two_entries = with("opencl");
+  two_entries.insert(two_entries.end(), {"--shape", "x=24,32", "--shape", "x=8,32"});
+  expect_refused(two_entries, 2, "a library for a device has one entry");
   EXPECT_FALSE(std::filesystem::exists(at("out")));
 }
 
