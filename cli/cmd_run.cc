@@ -225,7 +225,7 @@ int run_run(int count, char** words) {
   app.add_option("--input", options.inputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--threads", choices.threads, "that run it").range(1, 1024);
-  app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
+  app.add_option("--seconds", options.seconds, "call it so long and say what a call takes").positive();
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
   app.add_flag("--json", options.json, "with --profile: print one JSON object");
   app.add_option("--shape", choices.shapes,

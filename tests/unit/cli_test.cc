@@ -110,6 +110,29 @@ TEST_F(Cli, UnknownWordsGetASuggestion) {
   EXPECT_EQ(tracewright({}).code, 2);
 }
 
+TEST_F(Cli, NumbersThatMakeNoSenseAreRefusedBeforeAnythingElse) {
+  for (const auto& [command, flag, values] :
+       {std::tuple<const char*, const char*, std::vector<const char*>>{
+            "run", "--seconds", {"-1", "0", "nan", "inf", "1e300", "1s", "-1e-9"}},
+        {"tune", "--seconds", {"-1", "nan", "inf"}},
+        {"tune", "--min-gain", {"-1", "nan", "1"}},
+        {"bench", "--seconds", {"-1", "nan"}},
+        {"bench", "--limit", {"0", "nan", "1e300"}},
+        {"bench", "--threads", {"-1", "1.5"}},
+        {"run", "--threads", {"0", "-1", "2000"}},
+        {"run", "--seed", {"-1", "1e30"}},
+        {"compile", "--threads", {"0", "-1", "2000"}},
+        {"compile", "--seed", {"-1"}}}) {
+    for (const char* value : values) {
+      Finished finished = run({command, "none.onnx", flag, value});
+      EXPECT_EQ(finished.code, 2) << command << " " << flag << " " << value;
+      EXPECT_NE(finished.err.find(cat("tracewright ", command, ": ")), std::string::npos) << finished.err;
+      EXPECT_NE(finished.err.find(flag), std::string::npos) << value << finished.err;
+      EXPECT_EQ(finished.err.find("none.onnx"), std::string::npos) << finished.err;
+    }
+  }
+}
+
 TEST_F(Cli, EveryCommandDescribesItself) {
   for (const char* command : {"tune", "replay", "show", "report", "export", "bench", "space", "doctor", "db"}) {
     Finished finished = tracewright({command, "--help"});
