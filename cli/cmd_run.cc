@@ -63,6 +63,7 @@ std::optional<std::vector<HostArray>> read_inputs(const Options& options, const 
                      name_of(input->dtype), "[", join(input->shape, ", "), "]")),
              std::nullopt;
     std::size_t index = static_cast<std::size_t>(input - inputs.data());
+    if (is_given[index]) return say(cat("--input: `", name, "` has two files; say one")), std::nullopt;
     arrays[index] = std::move(*array);
     is_given[index] = true;
   }
@@ -87,7 +88,10 @@ std::optional<std::vector<OutputFile>> output_files(const Options& options, cons
     if (!output) return std::nullopt;
     if (!npy_bytes(HostArray::zeros(output->dtype, {0})))
       return say(cat(".npy files cannot hold ", name_of(output->dtype))), std::nullopt;
-    files.push_back({static_cast<std::size_t>(output - outputs.data()), path});
+    std::size_t index = static_cast<std::size_t>(output - outputs.data());
+    if (std::ranges::count(files, index, &OutputFile::output) > 0)
+      return say(cat("--output: `", name, "` has two files; say one")), std::nullopt;
+    files.push_back({index, path});
   }
   return files;
 }

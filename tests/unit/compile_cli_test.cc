@@ -305,6 +305,21 @@ TEST_F(CompileCommand, RunTakesAnOnnxFile) {
   expect_refused({"run", "out", "--shape", "x=2,3"}, 2, "--shape, --rewrites and --database are for an ONNX file");
 }
 
+TEST_F(CompileCommand, AFileForEachTensorOfRun) {
+  using namespace graph::test;
+  test::write_file(at("open.onnx"), with_shape(part(2, part(1, number(1, 2)) + part(1, number(1, 3)))));
+  test::write_file(at("x.npy"), *npy_bytes(HostArray::zeros(DType::F32, {2, 3})));
+  ASSERT_EQ(run({"compile", "open.onnx", "--threads", "1", "--output", "out"}).code, 0);
+  for (const char* model : {"out", "open.onnx"}) {
+    expect_refused({"run", model, "--input", "x=x.npy", "--input", "x=x.npy"}, 2,
+                   "--input: `x` has two files; say one");
+    expect_refused({"run", model, "--input", "x.npy", "--input", "x=x.npy"}, 2, "--input: `x` has two files; say one");
+    expect_refused({"run", model, "--output", "y=a.npy", "--output", "b.npy"}, 2,
+                   "--output: `y` has two files; say one");
+  }
+  EXPECT_FALSE(fs::exists(at("a.npy")) || fs::exists(at("b.npy")));
+}
+
 // Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.
 TEST_F(CompileCommand, TuneTakesRewritings) {
   std::string path = onnx_case("node/test_relu");
