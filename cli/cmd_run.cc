@@ -180,6 +180,7 @@ int run_folder(const Options& options) {
     return say("--shape, --rewrites and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
   std::optional<ModelLibrary> model = open_model(choices.file, error);
+  if (!model && is_renamed_model(choices.file)) return Usage;
   if (!model) return say(error), Usage;
   std::optional<Data> data = open_data(options, model->inputs, model->outputs);
   return data ? run_library(options, *model, *data) : Usage;

@@ -31,6 +31,11 @@ std::optional<ModelShape> parse_shape(const std::string& text) {
 
 }  // namespace
 
+bool is_renamed_model(const std::string& path) {
+  if (is_onnx(path) || graph::onnx_inputs(path).empty()) return false;
+  return say(cat(path, " is an ONNX model, but its name does not end in .onnx: rename it")), true;
+}
+
 std::optional<std::vector<ModelShape>> parse_shapes(const std::vector<std::string>& texts) {
   std::vector<ModelShape> shapes;
   for (const std::string& text : texts) {

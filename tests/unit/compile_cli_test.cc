@@ -320,6 +320,33 @@ TEST_F(CompileCommand, AFileForEachTensorOfRun) {
   EXPECT_FALSE(fs::exists(at("a.npy")) || fs::exists(at("b.npy")));
 }
 
+TEST_F(CompileCommand, AFileThatIsNotThereIsNotCalledDamaged) {
+  fs::create_directory(at("folder.onnx"));
+  test::write_file(at("empty.onnx"), "");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"compile"}, {"run"}, {"bench"}, {"tune", "--trials", "1"}}) {
+    auto says = [&](const char* file, const std::string& message) {
+      std::vector<std::string> words = command;
+      words.insert(words.begin() + 1, file);
+      expect_refused(words, 2, message);
+      return run(words).err;
+    };
+    std::string none = says("none.onnx", "`none.onnx` cannot be read: No such file or directory");
+    EXPECT_EQ(none.find("damaged"), std::string::npos) << none;
+    says("folder.onnx", "`folder.onnx` cannot be read: Is a directory");
+    says("empty.onnx", "`empty.onnx` is no ONNX file or is damaged");
+  }
+}
+
+TEST_F(CompileCommand, AModelUnderAnotherNameIsSaid) {
+  fs::copy_file(onnx_case("pytorch-converted/test_Linear"), at("linear.bin"));
+  for (const char* command : {"run", "bench", "tune", "space"})
+    expect_refused({command, "linear.bin"}, 2,
+                   "linear.bin is an ONNX model, but its name does not end in .onnx: rename it");
+  test::write_file(at("text"), "no model");
+  expect_refused({"run", "text"}, 2, "`text` is no folder that `tracewright compile` wrote");
+}
+
 // Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.
 TEST_F(CompileCommand, TuneTakesRewritings) {
   std::string path = onnx_case("node/test_relu");
