@@ -470,6 +470,26 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   EXPECT_NE(lacking.err.find("listed.yaml:2:20: error: cannot read "), std::string::npos) << lacking.err;
 }
 
+TEST_F(Cli, TuneSaysThatAStrategyAsksNoCostModel) {
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  auto said = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tune", "one.yaml", "--dry-run"});
+    Finished done = run(more);
+    EXPECT_EQ(done.code, 0) << done.err;
+    return done.err;
+  };
+  for (const char* strategy : {"random", "grid", "genetic"}) {
+    for (const auto& [flag, value] : {std::pair("--model", "tree"), {"--objective", "rank"}})
+      EXPECT_EQ(said({"--strategy", strategy, flag, value}),
+                cat("tracewright: the strategy `", strategy,
+                    "` asks no cost model, so --model and --objective change nothing\n"));
+    EXPECT_EQ(said({"--strategy", strategy}), "");
+  }
+  for (const char* strategy : {"evolutionary", "reference", "annealing", "metropolis"})
+    EXPECT_EQ(said({"--strategy", strategy, "--model", "tree"}), "");
+  EXPECT_EQ(said({"--strategy", "random", "--model", "random"}), "") << "it does what was asked for";
+}
+
 TEST_F(Cli, SaysThatThereIsNoSuchTask) {
   write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
   for (const char* command : {"space", "explain", "bench", "replay"}) {
