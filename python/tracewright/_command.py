@@ -3,6 +3,7 @@
 It is a process of its own: what it does not survive, or a Ctrl-C, ends no Python program.
 """
 import json
+import operator
 import os
 import signal
 import subprocess
@@ -87,11 +88,22 @@ def run_json(words, show=False, allowed=(0,)):
     return json.loads(out)
 
 
+def extents_of(shapes):
+    """A dict of shapes, or None, as a dict of lists of integers. Raises Error for anything else."""
+    try:
+        found = {name: [operator.index(extent) for extent in shape] for name, shape in dict(shapes or {}).items()}
+    except (TypeError, ValueError):
+        found = None
+    if found is None or not all(isinstance(name, str) for name in found):
+        raise Error(f'shapes: expected integers for names, as {{"x": (1, 3, 224, 224)}}, found {shapes!r}')
+    return found
+
+
 def shape_flags(shapes):
     """`--shape NAME=1,3,224,224` for each entry of a dict of shapes."""
     flags = []
-    for name, shape in (shapes or {}).items():
-        flags += ["--shape", f"{name}={','.join(str(int(extent)) for extent in shape)}"]
+    for name, extents in extents_of(shapes).items():
+        flags += ["--shape", f"{name}={','.join(map(str, extents))}"]
     return flags
 
 

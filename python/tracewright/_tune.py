@@ -67,7 +67,7 @@ def _list_of(path, threads, shapes):
     """A task list of the model alone. JSON is YAML."""
     target = {"kind": "cpu", **({"threads": threads} if threads else {})}
     task = {"name": "model", "model": os.path.abspath(path),
-            **({"shapes": {name: list(map(int, shape)) for name, shape in shapes.items()}} if shapes else {})}
+            **({"shapes": _command.extents_of(shapes)} if shapes else {})}
     return json.dumps({"version": 1, "target": target, "tasks": [task]})
 
 
