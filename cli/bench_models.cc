@@ -150,7 +150,7 @@ std::vector<std::string> model_library_names() {
 int bench_models(const BenchModels& options) {
   std::optional<std::vector<std::string>> libraries = parse_against(options.against);
   if (!libraries) return Usage;
-  int threads = options.threads > 0 ? options.threads : host_target().threads;
+  int threads = inference_threads(options.threads);
   if (threads > usable_threads())
     say(cat(threads, " threads share ", usable_threads(),
             " of the machine's cores; these times say little about as many cores"));

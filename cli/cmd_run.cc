@@ -169,19 +169,21 @@ int run_library(const Options& options, const ModelLibrary& model, const Data& d
     fmt::print("{}: {}[{}]\n", model.outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
   if (run.seconds.empty()) return Ok;
   std::ranges::sort(run.seconds);
-  fmt::print("{} calls, median {}, fastest {}; start {}\n", run.seconds.size(),
-             show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]), show_time(run.create_seconds));
+  fmt::print("{} calls with {} thread(s), median {}, fastest {}; start {}\n", run.seconds.size(),
+             options.choices.threads, show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]),
+             show_time(run.create_seconds));
   return Ok;
 }
 
-int run_folder(const Options& options) {
-  const CompileChoices& choices = options.choices;
+int run_folder(Options options) {
+  CompileChoices& choices = options.choices;
   if (!choices.shapes.empty() || !choices.rewrites.empty() || !choices.database.empty())
     return say("--shape, --rewrites and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
   std::optional<ModelLibrary> model = open_model(choices.file, error);
   if (!model && is_renamed_model(choices.file)) return Usage;
   if (!model) return say(error), Usage;
+  if (choices.threads == 0) choices.threads = model->threads;
   std::optional<Data> data = open_data(options, model->inputs, model->outputs);
   return data ? run_library(options, *model, *data) : Usage;
 }
@@ -196,7 +198,8 @@ Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>&
 }
 
 // Compiled into a folder that is gone afterwards. What is wrong with the data is said before.
-int run_onnx(const Options& options) {
+int run_onnx(Options options) {
+  options.choices.threads = inference_threads(options.choices.threads);
   std::optional<OpenedModel> model = open_to_compile(options.choices);
   if (!model) return Usage;
   const graph::Graph& graph = model->imported;
@@ -229,7 +232,9 @@ int run_run(int count, char** words) {
   app.add_option("MODEL", choices.file, "an ONNX file, or the folder that `compile` has written").required();
   app.add_option("--input", options.inputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
-  app.add_option("--threads", choices.threads, "that run it").range(1, 1024);
+  app.add_option("--threads", choices.threads,
+                 "threads that one inference uses; 0 = all that there are, of a folder those that it was compiled for")
+      .range(0, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes").positive();
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
   app.add_flag("--json", options.json, "with --profile: print one JSON object");

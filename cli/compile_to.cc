@@ -20,6 +20,8 @@ std::optional<MachineRates> rates_for(Database* database, int threads) {
 
 }  // namespace
 
+int inference_threads(int said) { return said > 0 ? said : host_target().threads; }
+
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices) {
   std::optional<graph::Graph> imported = open_graph(choices.file, choices.shapes);
   if (!imported) return std::nullopt;

@@ -16,9 +16,12 @@ struct CompileChoices {
   std::string name;      // of the library; "" = that of the file
   std::string database;  // of tuned kernels; "" = none
   std::vector<std::string> shapes, rewrites;
-  int threads = 1;  // that one inference uses
+  int threads = 0;  // that one inference uses: inference_threads
   u64 seed = 0;     // of the search
 };
+
+// What --threads says; 0 = all that this process may use.
+int inference_threads(int said);
 
 struct OpenedModel {
   graph::Graph imported, graph;  // as the file has it; simplified

@@ -20,6 +20,7 @@ struct ModelLibrary {
   std::vector<KernelArgument> inputs, outputs;
   std::vector<Step> steps;
   i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
+  int threads = 1;  // that its kernels were made for
 };
 
 // Nothing, and why in `error`: no folder that `compile` wrote, a damaged manifest, or an export without a model.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backends/target.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
@@ -157,7 +158,7 @@ TEST_F(CompileCommand, BadInputIsRefused) {
   expect_refused({"compile", linear, "--output", "o", "--shape", "x"}, 2, "expected NAME=EXTENT");
   expect_refused({"compile", linear, "--output", "o", "--shape", "x=1,,2"}, 2, "expected NAME=EXTENT");
   expect_refused({"compile", linear}, 2, "--output: the folder to write to is missing");
-  expect_refused({"compile", linear, "--output", "o", "--threads", "0"}, 2, "--threads");
+  expect_refused({"compile", linear, "--output", "o", "--threads", "-1"}, 2, "--threads");
   expect_refused({"compile", linear, "--emit", "zzz"}, 2, "only `graph` is known");
   expect_refused({"compile", linear, "--output", "/proc/none"}, 3, "/proc/none");
   expect_refused({"compile", linear, "--output", "o", "--database", "none.db"}, 3, "none.db");
@@ -347,6 +348,28 @@ TEST_F(CompileCommand, AModelUnderAnotherNameIsSaid) {
   expect_refused({"run", "text"}, 2, "`text` is no folder that `tracewright compile` wrote");
 }
 
+// One rule for --threads: 0, the default, is all that there are; of a folder, as it was compiled.
+TEST_F(CompileCommand, ThreadsOfAnInference) {
+  std::string linear = onnx_case("pytorch-converted/test_Linear");
+  auto threads_of_run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--seconds", "0.001"});
+    Finished found = run(words);
+    EXPECT_EQ(found.code, 0) << found.err;
+    std::size_t at = found.out.find(" calls with ");
+    return at == std::string::npos ? found.out : split(found.out.substr(at + 12), ' ')[0];
+  };
+  std::string all = std::to_string(host_target().threads);
+  EXPECT_EQ(threads_of_run({"run", linear}), all);
+  EXPECT_EQ(threads_of_run({"run", linear, "--threads", "3"}), "3");
+  ASSERT_EQ(run({"compile", linear, "--threads", "3", "--output", "three"}).code, 0);
+  EXPECT_EQ(threads_of_run({"run", "three"}), "3");
+  EXPECT_EQ(threads_of_run({"run", "three", "--threads", "2"}), "2");
+  ASSERT_EQ(run({"compile", linear, "--threads", "0", "--output", "usual"}).code, 0);
+  EXPECT_EQ(threads_of_run({"run", "usual"}), all);
+  ASSERT_EQ(compile("pytorch-converted/test_Linear").code, 0);
+  EXPECT_EQ(threads_of_run({"run", "out"}), "1");
+}
+
 // Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.
 TEST_F(CompileCommand, TuneTakesRewritings) {
   std::string path = onnx_case("node/test_relu");
@@ -375,7 +398,7 @@ TEST_F(CompileCommand, BadInputOfRunIsRefused) {
   expect_refused({"run", "out", "--input", "wide.npy"}, 2, "wide.npy holds f64[4, 10], but `0` is f32[4, 10]");
   test::write_file(at("bad.npy"), "no array");
   expect_refused({"run", "out", "--input", "bad.npy"}, 2, "`bad.npy`: it is no .npy file");
-  expect_refused({"run", "out", "--threads", "0"}, 2, "--threads");
+  expect_refused({"run", "out", "--threads", "-1"}, 2, "--threads");
   expect_refused({"run", "out", "--output", "zzz=y.npy"}, 2, "--output: the model has no `zzz`; there are 3");
   expect_refused({"run", "out", "--output", "none/y.npy"}, 3, "cannot write none/y.npy");
   expect_refused({"run", "out/manifest.json"}, 2, "is no folder that `tracewright compile` wrote");
