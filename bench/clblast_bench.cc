@@ -190,7 +190,7 @@ std::string compare(const TuneTask& task, const TaskEntry& entry, Database& data
   if (!error.empty()) return error;
   std::unique_ptr<Problem> problem = Problem::make(device, entry, task.program.program, error);
   if (!problem) return error;
-  std::optional<StoredKernel> stored = best_kernel(database, task, "ours", error);
+  std::optional<StoredKernel> stored = stored_kernel(database, task, "ours", error);
   if (!stored) return error;
   error.clear();
   std::unique_ptr<gpu_bench::Loaded> ours = gpu_bench::load(device, stored->kernel, *problem, error);

@@ -3,7 +3,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "cli/commands.h"
 #include "dsl/base/arena.h"
@@ -11,6 +13,27 @@
 
 namespace tw::cli {
 namespace {
+
+constexpr double kMost = 1e9;  // so many seconds are an integer of 64 bits in nanoseconds
+
+// CLI11's own checks let this through.
+std::string check_not_nan(const std::string& text) {
+  double value = 0;
+  bool is_nan = CLI::detail::lexical_cast(text, value) && std::isnan(value);
+  return is_nan ? cat("Value ", text, " is not a number") : "";
+}
+
+// CLI11 takes -1 for the largest u64.
+std::string check_not_negative(const std::string& text) {
+  return text.starts_with('-') ? cat("Value ", text, " not in range 0 to ", std::numeric_limits<u64>::max()) : "";
+}
+
+// "", or what is wrong; for CLI11.
+std::string check_positive(const std::string& text) {
+  double value = 0;
+  bool is_right = CLI::detail::lexical_cast(text, value) && value > 0 && value <= kMost;
+  return is_right ? "" : cat("Value ", text, " not in range (0 - ", static_cast<i64>(kMost), "]");
+}
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -39,8 +62,10 @@ int usage_error(const CLI::App& app, const std::string& message) {
 
 Option Option::required() { return option_->required(), *this; }
 Option Option::range(int least, int most) { return option_->check(CLI::Range(least, most)), *this; }
-Option Option::range(double least, double most) { return option_->check(CLI::Range(least, most)), *this; }
-Option Option::positive() { return option_->check(CLI::PositiveNumber), *this; }
+Option Option::range(double least, double most) {
+  return option_->check(CLI::Range(least, most))->check(check_not_nan), *this;
+}
+Option Option::positive() { return option_->check(check_positive), *this; }
 Option Option::needs(const Option& other) { return option_->needs(other.option_), *this; }
 
 App::App(const std::string& name, const std::string& help, const std::string& examples)
@@ -55,7 +80,9 @@ App::~App() = default;
 
 template <class T>
 Option App::add_option(const std::string& name, T& value, const std::string& help) {
-  return Option(app_->add_option(name, value, help));
+  CLI::Option* option = app_->add_option(name, value, help);
+  if constexpr (std::is_same_v<T, u64> || std::is_same_v<T, std::optional<u64>>) option->check(check_not_negative);
+  return Option(option);
 }
 template Option App::add_option(const std::string&, std::string&, const std::string&);
 template Option App::add_option(const std::string&, std::vector<std::string>&, const std::string&);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <chrono>
 
 #include "cli/commands.h"
 #include "cli/compile_to.h"
@@ -15,10 +16,15 @@
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
 #include "runtime/console/output.h"
+#include "runtime/peers/model_peer.h"
 #include "sampler/models/bench_model.h"
 
 namespace tw::cli {
 namespace {
+
+std::chrono::milliseconds limit_of(const BenchModels& options) {
+  return std::chrono::milliseconds(static_cast<i64>(options.limit * 1e3));
+}
 
 // What all models gave together.
 struct Report {
@@ -26,12 +32,14 @@ struct Report {
   std::vector<std::vector<std::string>> table;
   bool is_wrong = false, has_failed = false;
 
+  void skip(const std::string& model, const std::string& library, Verdict verdict, const std::string& reason) {
+    skipped.push_back({{"model", model}, {"library", library}, {"verdict", name_of(verdict)}, {"reason", reason}});
+  }
   void add(const std::string& model, int threads, const ModelRow& row) {
     bool is_own = row.library == "tracewright";
     is_wrong |= row.verdict == Verdict::Wrong;
     if (row.seconds == 0) {
-      skipped.push_back(
-          {{"model", model}, {"library", row.library}, {"verdict", name_of(row.verdict)}, {"reason", row.detail}});
+      skip(model, row.library, row.verdict, row.detail);
       say(cat(model, ": ", row.library, ": ", row.detail));
       return;
     }
@@ -76,6 +84,18 @@ std::optional<std::vector<std::string>> parse_against(const std::string& text) {
   return libraries;
 }
 
+// Takes those that are not there out of `libraries`, after a message for each. Compiling comes later: it takes longer.
+void leave_out_missing(const BenchModels& options, int threads, std::vector<std::string>& libraries, Report& report) {
+  std::erase_if(libraries, [&](const std::string& library) {
+    auto started = ModelPeer::start(
+        library, {.threads = threads, .start_timeout = limit_of(options), .stop = [] { return stop_wanted.load(); }});
+    if (started.status != PeerStatus::Missing) return false;
+    say(cat(library, ": ", started.message));
+    for (const std::string& model : options.files) report.skip(model, library, Verdict::Unsupported, started.message);
+    return true;
+  });
+}
+
 // Those of --shape whose input the model has; all, so that the importer says what is wrong, if no model has it.
 std::vector<std::string> shapes_of(const BenchModels& options, const std::string& file) {
   auto has = [](const std::string& model, const std::string& shape) {
@@ -101,7 +121,7 @@ int bench_one(const BenchModels& options, const OpenedModel& model, const Compil
   std::string error;
   std::optional<ModelLibrary> library = open_model(folder.path(), error);
   if (!library) return say(error), Environment;
-  std::chrono::milliseconds limit(static_cast<i64>(options.limit * 1e3));
+  std::chrono::milliseconds limit = limit_of(options);
   auto stop = [] { return stop_wanted.load(); };
   ModelBench bench{.file = choices.file,
                    .library = *library,
@@ -130,7 +150,7 @@ std::vector<std::string> model_library_names() {
 int bench_models(const BenchModels& options) {
   std::optional<std::vector<std::string>> libraries = parse_against(options.against);
   if (!libraries) return Usage;
-  int threads = options.threads > 0 ? options.threads : host_target().threads;
+  int threads = inference_threads(options.threads);
   if (threads > usable_threads())
     say(cat(threads, " threads share ", usable_threads(),
             " of the machine's cores; these times say little about as many cores"));
@@ -147,6 +167,12 @@ int bench_models(const BenchModels& options) {
     models.push_back(std::move(*model));
   }
   Report report;
+  bool is_asked = !libraries->empty();
+  catch_interrupts();
+  leave_out_missing(options, threads, *libraries, report);
+  if (stop_wanted) return Interrupted;
+  if (is_asked && libraries->empty())
+    return say("none of the libraries of --against is there, so nothing was compiled"), Environment;
   int code = Ok;
   for (std::size_t i = 0; i < models.size() && code == Ok; ++i)
     code = bench_one(options, models[i], choices[i], *libraries, report);

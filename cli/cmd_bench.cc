@@ -210,15 +210,16 @@ bool is_good_list(const Options& options) {
 int run_bench(int count, char** words) {
   Options options;
   BenchModels& models = options.models;
-  App app("bench",
-          "Measure the best kernels of a task list, or whole ONNX models, side by side with other libraries: at the "
-          "same thread\n"
-          "count, on the same CPUs, in turn; each ratio is the median of (its time / our time). Packing of constant "
-          "operands lies\n"
-          "outside the time.",
-          "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
-          "--against openblas,blis,onednn --json\n"
-          "  tracewright bench resnet50.onnx --against onnxruntime,openvino,torch --threads 1");
+  App app(
+      "bench",
+      "Measure the best kernels of a task list, or whole ONNX models, side by side with other libraries: at the "
+      "same thread\n"
+      "count, on the same CPUs, in turn; each ratio is the median of (its time / our time). Packing of constant "
+      "operands lies\n"
+      "outside the time. $TRACEWRIGHT_PYTHON names the Python that has the libraries of wheels; else it is python3.",
+      "examples:\n  tracewright bench examples/gemm.yaml --database gemm.db "
+      "--against openblas,blis,onednn --json\n"
+      "  tracewright bench resnet50.onnx --against onnxruntime,openvino,torch --threads 1");
   app.add_option("FILE", models.files, "the task list, YAML; or models, ONNX").required();
   app.add_option("--database", models.database,
                  "the database, instead of the list's; models take the fastest kernels from there");

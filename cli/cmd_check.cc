@@ -91,9 +91,15 @@ std::optional<std::vector<TrialProgram>> chosen_programs(const Options& options)
   return chosen;
 }
 
-std::vector<std::string> operator_names() {
+// Those that a schedule may be for: the library's, and those in the file of --workload.
+std::vector<std::string> workload_names(const Options& options) {
   std::vector<std::string> names;
   for (const Signature& signature : signatures(operator_library())) names.push_back(signature.name);
+  std::optional<std::string> text = options.workload.empty() ? std::nullopt : read_file(options.workload);
+  if (!text) return names;
+  Source source{options.workload, *text};
+  Diagnostics diagnostics(source);  // own_program has said them
+  for (const Signature& signature : signatures(parse_workloads(source, diagnostics))) names.push_back(signature.name);
   return names;
 }
 
@@ -144,28 +150,25 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check, cons
   return out;
 }
 
-// Is it a schedule for no operator of the library?
-bool is_for_nothing(const Subject& subject) {
-  const rules::Rule* rule = subject.uses.empty() ? nullptr : subject.uses[0].rule;
-  return subject.kind != "set" && rule && rule->is_schedule() &&
-         !std::ranges::count(operator_names(), std::string(rule->workload));
+// Of a schedule that is for none of the chosen programs, why; "" of everything else.
+std::string why_not_tried(const Subject& subject, const RuleCheck& check, const std::vector<std::string>& workloads) {
+  const rules::Rule* rule = subject.uses.empty() || subject.kind == "set" ? nullptr : subject.uses[0].rule;
+  bool is_tried = !check.matches.empty() || !check.misses.empty() || check.draws > 0;
+  if (!rule || !rule->is_schedule() || is_tried) return "";
+  std::string name(rule->workload);
+  if (std::ranges::count(workloads, name) > 0) return cat("is for `", name, "`, and was not tried");
+  std::string near = closest(name, workloads);
+  return cat("is for `", name, "`, which none of the programs is: ",
+             near.empty() ? "name one with --workload and --use" : cat("did you mean `", near, "`?"));
 }
 
-std::string near_workload(const rules::Rule& rule) {
-  std::vector<std::string> names = operator_names();
-  std::string near = closest(std::string(rule.workload), names);
-  bool is_known = near == rule.workload || near.empty();
-  return is_known ? "name one with --workload and --use" : cat("did you mean `", near, "`?");
-}
-
-void print_matches(const Subject& subject, const RuleCheck& check) {
-  const rules::Rule& rule = *subject.uses[0].rule;
+void print_matches(const Subject& subject, const RuleCheck& check, const std::string& not_tried) {
   bool is_unmatched = check.matches.empty() && check.draws == 0;
-  if (is_unmatched && rule.is_schedule())
-    std::printf("  is for `%s`, which none of the programs is: %s\n", std::string(rule.workload).c_str(),
-                near_workload(rule).c_str());
+  if (!not_tried.empty())
+    std::printf("  %s\n", not_tried.c_str());
   else if (is_unmatched)
-    std::printf("  fits no block of the operator library\n");
+    std::printf("  fits %s\n",
+                subject.uses[0].rule->is_schedule() ? "none of the programs" : "no block of the operator library");
   for (const Match& match : check.matches)
     std::printf("  fits %s%s: %d %s\n", match.use.c_str(),
                 match.block.empty() ? "" : cat(", block ", match.block).c_str(), match.sketches,
@@ -176,11 +179,11 @@ void print_matches(const Subject& subject, const RuleCheck& check) {
     std::printf("  rejected %d times while the space was built: %s\n", count, reason.c_str());
 }
 
-void print_check(const Subject& subject, const RuleCheck& check, const std::optional<Counterexample>& small,
-                 const Target& target) {
+void print_check(const Subject& subject, const RuleCheck& check, const std::string& not_tried,
+                 const std::optional<Counterexample>& small, const Target& target) {
   std::printf("%s %s%s\n", subject.kind.c_str(), subject.name.c_str(),
               subject.doc.empty() ? "" : cat(": ", subject.doc).c_str());
-  if (subject.kind != "set") print_matches(subject, check);
+  if (subject.kind != "set") print_matches(subject, check, not_tried);
   if (check.draws) {
     std::printf("  %d sketches of %d programs; %d draws ran: %d rejected, %d computed something else\n", check.sketches,
                 check.programs, check.draws, check.rejected, check.different);
@@ -211,8 +214,10 @@ int check_module(const Options& options, const Target& target) {
   if (!programs) return Usage;
   std::vector<Subject> subjects = subjects_of(module, library, options.rule);
   if (subjects.empty()) return say(cat(options.file, ": nothing to check")), Usage;
+  const std::vector<std::string> workloads = workload_names(options);
   int code = Ok;
   bool is_wrong = false;  // some text: the other subjects are looked at all the same
+  bool is_tried = false;  // one of them
   boost::json::array all;
   for (const Subject& subject : subjects) {
     RuleCheck check = check_rule(subject.uses, library, *programs, target, options.draws, options.seed);
@@ -223,15 +228,19 @@ int check_module(const Options& options, const Target& target) {
     }
     std::optional<Counterexample> small;
     if (check.counterexample) small = reduced(*check.counterexample, target);
-    bool is_unmatched = check.matches.empty() && check.draws == 0;
-    bool is_proven = !check.different && !check.adds_nothing && !(check.draws && check.rejected == check.draws) &&
-                     !(is_unmatched && is_for_nothing(subject));
+    std::string not_tried = why_not_tried(subject, check, workloads);
+    is_tried |= not_tried.empty();
+    bool is_for_nothing =
+        !not_tried.empty() && std::ranges::count(workloads, std::string(subject.uses[0].rule->workload)) == 0;
+    bool is_proven =
+        !check.different && !check.adds_nothing && !(check.draws && check.rejected == check.draws) && !is_for_nothing;
     if (!is_proven) code = TargetMissed;
     if (options.json)
       all.push_back(to_json(subject, check, small, target));
     else
-      print_check(subject, check, small, target);
+      print_check(subject, check, not_tried, small, target);
   }
+  if (code == Ok && !is_tried) code = TargetMissed;
   if (options.json && (!is_wrong || !all.empty())) print_json({{"file", options.file}, {"checked", all}});
   return is_wrong ? Usage : code;
 }
@@ -240,15 +249,18 @@ int check_module(const Options& options, const Target& target) {
 
 int run_check(int count, char** words) {
   Options options;
-  App app("check",
-          "Check a rule module: its text, which blocks of the operator library each rule fits and why "
-          "not the others, the sketches that it\n"
-          "makes, and a proof by running: random draws are compared with the program in the "
-          "interpreter, scheduled and lowered.\n"
-          "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
-          "is rejected, there is nothing to draw, or the rule fits and adds no sketch.",
-          "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
-          "--op dense --draws 1000 --json");
+  App app(
+      "check",
+      "Check a rule module: its text, which blocks of the operator library each rule fits and why "
+      "not the others, the sketches that it\n"
+      "makes, and a proof by running: random draws are compared with the program in the "
+      "interpreter, scheduled and lowered.\n"
+      "Exit code 1: a draw computes something else (its trace is printed, reduced), every draw "
+      "is rejected, there is nothing to draw, or the rule fits and adds no sketch. Schedules for other programs than "
+      "the chosen\n"
+      "ones are left aside.",
+      "examples:\n  tracewright check my_rules.tw\n  tracewright check my_rules.tw --rule pack "
+      "--op dense --draws 1000 --json");
   app.add_option("FILE", options.file, "the rule module (.tw)").required();
   app.add_option("--rule", options.rule, "only the rule or set of this name");
   app.add_option("--op", options.operators, "only this operator of the library; may be repeated");

@@ -24,7 +24,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  CompileChoices choices{.threads = host_target().threads};
+  CompileChoices choices;
   std::string output, emit;
   bool check = false, json = false;
 };
@@ -218,7 +218,8 @@ int run_compile(int count, char** words) {
   app.add_option(
       "--shape", options.choices.shapes,
       "NAME=EXTENT,...: the shape of an input that the file leaves open; several make a library of several entries");
-  app.add_option("--threads", options.choices.threads, "that one inference uses").range(1, 1024);
+  app.add_option("--threads", options.choices.threads, "threads that one inference uses; 0 = all that there are")
+      .range(0, 1024);
   app.add_option("--target", options.choices.target,
                  "a device instead of this processor: `opencl`, `opencl -device=1`, `cuda -device=h100`");
   app.add_option("--database", options.choices.database, "take the fastest kernels from there, where it has some");
@@ -231,6 +232,7 @@ int run_compile(int count, char** words) {
   app.add_flag("--check", options.check, "compare the library with the model as it was imported, on random inputs");
   app.add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = app.parse(count, words)) return *code;
+  options.choices.threads = inference_threads(options.choices.threads);
   return compile_file(options);
 }
 

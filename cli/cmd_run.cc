@@ -63,10 +63,13 @@ std::optional<std::vector<InputFile>> read_files(const Options& options, const T
     auto [name, path] = named_file(text, inputs);
     const KernelArgument* input = find(inputs, name, "--input");
     if (!input) return std::nullopt;
+    auto index = static_cast<std::size_t>(input - inputs.data());
+    if (std::ranges::count(files, index, &InputFile::input) > 0)
+      return say(cat("--input: `", name, "` has two files; say one")), std::nullopt;
     std::string error;
     std::optional<HostArray> array = read_npy(path, error);
     if (!array) return say(error), std::nullopt;
-    files.push_back({static_cast<std::size_t>(input - inputs.data()), path, std::move(*array)});
+    files.push_back({index, path, std::move(*array)});
   }
   return files;
 }
@@ -106,7 +109,10 @@ std::optional<std::vector<OutputFile>> output_files(const Options& options, cons
     if (!output) return std::nullopt;
     if (!npy_bytes(HostArray::zeros(output->dtype, {0})))
       return say(cat(".npy files cannot hold ", name_of(output->dtype))), std::nullopt;
-    files.push_back({static_cast<std::size_t>(output - outputs.data()), path});
+    std::size_t index = static_cast<std::size_t>(output - outputs.data());
+    if (std::ranges::count(files, index, &OutputFile::output) > 0)
+      return say(cat("--output: `", name, "` has two files; say one")), std::nullopt;
+    files.push_back({index, path});
   }
   return files;
 }
@@ -185,8 +191,9 @@ int run_library(const Options& options, const ModelLibrary& model, const Data& d
     fmt::print("{}: {}[{}]\n", model.outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
   if (run.seconds.empty()) return Ok;
   std::ranges::sort(run.seconds);
-  fmt::print("{} calls, median {}, fastest {}; start {}\n", run.seconds.size(),
-             show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]), show_time(run.create_seconds));
+  fmt::print("{} calls with {} thread(s), median {}, fastest {}; start {}\n", run.seconds.size(),
+             options.choices.threads, show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]),
+             show_time(run.create_seconds));
   return Ok;
 }
 
@@ -204,16 +211,18 @@ std::optional<ModelLibrary> entry_for(const Options& options, const std::vector<
   return choose_entry(entries, *shapes);
 }
 
-int run_folder(const Options& options) {
-  const CompileChoices& choices = options.choices;
+int run_folder(Options options) {
+  CompileChoices& choices = options.choices;
   if (!choices.rewrites.empty() || !choices.database.empty() || !choices.target.empty())
     return say("--rewrites, --target and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
   std::optional<std::vector<ModelLibrary>> entries = open_entries(choices.file, error);
+  if (!entries && is_renamed_model(choices.file)) return Usage;
   if (!entries) return say(error), Usage;
   std::optional<std::vector<InputFile>> files = read_files(options, entries->front().inputs);
   std::optional<ModelLibrary> model = files ? entry_for(options, *entries, *files) : std::nullopt;
   if (!model) return Usage;
+  if (choices.threads == 0) choices.threads = model->threads;
   std::optional<Data> data = open_data(options, model->inputs, model->outputs, std::move(*files));
   return data ? run_library(options, *model, *data) : Usage;
 }
@@ -228,7 +237,8 @@ Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>&
 }
 
 // Compiled into a folder that is gone afterwards. What is wrong with the data is said before.
-int run_onnx(const Options& options) {
+int run_onnx(Options options) {
+  options.choices.threads = inference_threads(options.choices.threads);
   std::optional<OpenedModel> model = open_to_compile(options.choices);
   if (!model) return Usage;
   const graph::Graph& graph = model->imported;
@@ -263,8 +273,10 @@ int run_run(int count, char** words) {
   app.add_option("MODEL", choices.file, "an ONNX file, or the folder that `compile` has written").required();
   app.add_option("--input", options.inputs, "NAME=FILE.npy, or FILE.npy for the first one");
   app.add_option("--output", options.outputs, "NAME=FILE.npy, or FILE.npy for the first one");
-  app.add_option("--threads", choices.threads, "that run it").range(1, 1024);
-  app.add_option("--seconds", options.seconds, "call it so long and say what a call takes");
+  app.add_option("--threads", choices.threads,
+                 "threads that one inference uses; 0 = all that there are, of a folder those that it was compiled for")
+      .range(0, 1024);
+  app.add_option("--seconds", options.seconds, "call it so long and say what a call takes").positive();
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
   app.add_flag("--json", options.json, "with --profile: print one JSON object");
   app.add_option("--shape", choices.shapes,

@@ -358,6 +358,14 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_fl
   return bytes.value_or("");
 }
 
+// Some strategies propose what they do without a model. With --model-file one learns and is written all the same.
+void say_unused_model(const Options& options, const SearchChoice& search) {
+  bool is_asked = (options.model != "auto" && options.model != "random") || options.objective != "usual";
+  bool is_used = plan_of(search).kind->has_scores || search.strategy == "reference" || !options.model_file.empty();
+  if (is_asked && !is_used)
+    say(cat("the strategy `", search.strategy, "` asks no cost model, so --model and --objective change nothing"));
+}
+
 bool check_objective(const std::string& name) {
   if (parse_objective(name)) return true;
   say(cat("--objective: expected ", objective_names(), ", found `", name, "`"));
@@ -393,6 +401,7 @@ int tune_list(const Options& options) {
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
   if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
+  say_unused_model(options, tuning.search);
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
   if (!have_one_worker(*list)) return Usage;
   if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;

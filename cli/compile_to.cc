@@ -67,6 +67,8 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
 
 }  // namespace
 
+int inference_threads(int said) { return said > 0 ? said : host_target().threads; }
+
 std::optional<OpenedModel> open_to_compile(const CompileChoices& choices) {
   std::optional<std::vector<ModelShape>> shapes = parse_shapes(choices.shapes);
   if (!shapes) return std::nullopt;

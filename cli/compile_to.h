@@ -18,9 +18,12 @@ struct CompileChoices {
   std::string database;  // of tuned kernels; "" = none
   std::string target;    // "opencl", "cuda -device=h100"; "" = this processor
   std::vector<std::string> shapes, rewrites;
-  int threads = 1;  // that one inference uses
+  int threads = 0;  // that one inference uses: inference_threads
   u64 seed = 0;     // of the search
 };
+
+// What --threads says; 0 = all that this process may use.
+int inference_threads(int said);
 
 struct OpenedModel {
   graph::Graph imported, graph;  // as the file has it; simplified

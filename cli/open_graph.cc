@@ -9,6 +9,11 @@
 
 namespace tw::cli {
 
+bool is_renamed_model(const std::string& path) {
+  if (is_onnx(path) || graph::onnx_inputs(path).empty()) return false;
+  return say(cat(path, " is an ONNX model, but its name does not end in .onnx: rename it")), true;
+}
+
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes) {
   graph::ImportOptions options;
   std::vector<std::string> names = shapes.empty() ? std::vector<std::string>() : graph::onnx_inputs(path);

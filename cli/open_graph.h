@@ -15,6 +15,10 @@ namespace tw::cli {
 // Is this the name of an ONNX file, and not of a task list or a folder?
 inline bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
 
+// True after a message: the file is an ONNX model, but is_onnx does not see it. For what was taken for a list or a
+// folder and is none.
+bool is_renamed_model(const std::string& path);
+
 // `shapes`: of inputs whose dimensions the file leaves open. nullopt after messages.
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes);
 

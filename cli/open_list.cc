@@ -20,6 +20,7 @@ std::optional<LoadedList> open_list(const std::string& path, const std::string& 
   if (!own) return std::nullopt;
   std::string messages;
   std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, own->modules());
+  if (!list && is_renamed_model(path)) return std::nullopt;
   std::fputs(messages.c_str(), stderr);
   return list;
 }

@@ -43,14 +43,14 @@ T said(T value, const std::string& message) {
 
 std::optional<Record> best_record(Database& database, const TaskSummary& task) {
   std::string message;
-  std::optional<Record> record = checked(tw::best_record(database, task, message));
+  std::optional<Record> record = checked(tw::stored_record(database, task, message));
   return said(std::move(record), message);
 }
 
 std::optional<Record> best_record(Database& database, const TuneTask& task) {
   std::string message;
   TaskKey key = key_of(task);
-  std::optional<Record> record = checked(tw::best_record(database, key.workload, key.target, message, task.timing));
+  std::optional<Record> record = checked(tw::stored_record(database, key.workload, key.target, message, task.timing));
   return said(std::move(record), message);
 }
 
@@ -69,7 +69,7 @@ std::optional<TraceFile> open_trace_file(Database& database, const Record& recor
 
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol) {
   std::string message;
-  std::optional<StoredKernel> kernel = tw::best_kernel(database, task, symbol, message);
+  std::optional<StoredKernel> kernel = tw::stored_kernel(database, task, symbol, message);
   return said(std::move(kernel), message);
 }
 

@@ -25,7 +25,7 @@ void say_database_error(const std::string& message);
 // message, also if there is none.
 std::optional<std::vector<TaskSummary>> find_tasks(Database& database, const std::string& name);
 
-// tw::best_record; nullopt after a message.
+// The fastest one by tw::stored_record; nullopt after a message.
 std::optional<Record> best_record(Database& database, const TaskSummary& task);
 std::optional<Record> best_record(Database& database, const TuneTask& task);
 // Its times as tables show them: "812.3 us, cold 1.42 ms".
@@ -34,7 +34,7 @@ std::string times_of(const Record& record);
 // The trace file of a record; nullopt after a message.
 std::optional<TraceFile> open_trace_file(Database& database, const Record& record);
 
-// tw::best_kernel; nullopt after a message.
+// The fastest one by tw::stored_kernel; nullopt after a message.
 std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol);
 
 boost::json::value to_json(const Record& record);

@@ -72,7 +72,7 @@ TriedKernels best_of_database(const std::string& path, const TuneTask& task) {
   TriedKernels out;
   std::optional<Database> database = bench::database_of(path, DatabaseMode::Read);
   if (!database) return out.problem = cat("cannot read ", path), out;
-  std::optional<StoredKernel> best = best_kernel(*database, task, task.name, out.problem);
+  std::optional<StoredKernel> best = stored_kernel(*database, task, task.name, out.problem);
   if (!best) return out;
   BuiltKernel built = loadable({std::move(best->kernel), ""}, task.target);
   if (!built.kernel) return out.problem = built.problem, out;

@@ -1,7 +1,11 @@
 // A file as a graph, node after node.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include "dsl/base/text.h"
@@ -234,16 +238,24 @@ bool parse(const std::string& path, Message& message) {
   return file && message.ParseFromIstream(&file);
 }
 
+// Of a file that was not parsed.
+std::string why_not_parsed(const std::string& path, const std::string& what_it_is_not) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (file) std::fgetc(file.get());  // a folder opens, and cannot be read
+  bool is_read = file && std::ferror(file.get()) == 0;
+  return cat("`", path, "` ", is_read ? what_it_is_not : cat("cannot be read: ", std::strerror(errno)));
+}
+
 std::variant<Graph, ImportProblems> import(const std::string& path, const ImportOptions& options) {
   proto::ModelProto model;
   if (!parse(path, model) || !model.has_graph())
-    return ImportProblems{{cat("`", path, "` cannot be read, is no ONNX file or is damaged")}};
+    return ImportProblems{{why_not_parsed(path, "is no ONNX file or is damaged")}};
   return ModelImport(model, std::filesystem::path(path).parent_path().string(), options).run();
 }
 
 std::variant<HostArray, std::string> read_tensor(const std::string& path) {
   proto::TensorProto tensor;
-  if (!parse(path, tensor)) return cat("`", path, "` cannot be read or is damaged");
+  if (!parse(path, tensor)) return why_not_parsed(path, "is damaged");
   std::string problem;
   std::optional<HostArray> array = array_of(tensor, std::filesystem::path(path).parent_path().string(), problem);
   if (array) return std::move(*array);

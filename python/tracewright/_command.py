@@ -3,6 +3,7 @@
 It is a process of its own: what it does not survive, or a Ctrl-C, ends no Python program.
 """
 import json
+import operator
 import os
 import signal
 import subprocess
@@ -93,12 +94,26 @@ def shapes_of(given):
     return given if given and all(hasattr(shape, "__iter__") for shape in given) else [given]
 
 
+def extents_of(shapes):
+    """A dict of shapes, or of lists of them, or None, as a dict of lists of shapes. Raises Error for anything else."""
+    try:
+        found = {
+            name: [[operator.index(extent) for extent in shape] for shape in shapes_of(given)]
+            for name, given in dict(shapes or {}).items()
+        }
+    except (TypeError, ValueError):
+        found = None
+    if found is None or not all(isinstance(name, str) for name in found):
+        raise Error(f'shapes: expected integers for names, as {{"x": (1, 3, 224, 224)}}, found {shapes!r}')
+    return found
+
+
 def shape_flags(shapes):
     """`--shape NAME=1,3,224,224` for each shape of a dict, whose values are shapes or lists of them."""
     flags = []
-    for name, given in (shapes or {}).items():
-        for shape in shapes_of(given):
-            flags += ["--shape", f"{name}={','.join(str(int(extent)) for extent in shape)}"]
+    for name, given in extents_of(shapes).items():
+        for extents in given:
+            flags += ["--shape", f"{name}={','.join(map(str, extents))}"]
     return flags
 
 

@@ -170,10 +170,16 @@ class Model:
         return self._core.copies
 
     def save(self, folder):
-        """Copies the compiled model to a folder, for `load`, for C programs, and for `tracewright run`."""
-        if Path(folder).exists() and any(Path(folder).iterdir()):
-            raise Error(f"{folder} is there and not empty")
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        """Copies the compiled model to a folder, for `load`, for C programs, and for `tracewright run`.
+
+        Raises Error where the folder is not empty or cannot be written.
+        """
+        try:
+            if Path(folder).exists() and any(Path(folder).iterdir()):
+                raise Error(f"{folder} is there and not empty")
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        except OSError as problem:  # copytree's own shutil.Error is one
+            raise Error(f"the model cannot be saved to {folder}: {problem}") from problem
 
     def profile(self, seconds=1.0, entry=0):
         """The time of each kernel, the one that takes longest first, measured for about `seconds`. entry: the index of one

@@ -51,8 +51,8 @@ def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, databas
     Ctrl-C ends the search after the kernel at hand and raises KeyboardInterrupt. Raises Error where the command fails.
     """
     is_list = isinstance(model_or_task_list, (str, os.PathLike)) and not os.fspath(model_or_task_list).endswith(".onnx")
-    for name, given in (shapes or {}).items():
-        if len(_command.shapes_of(given)) > 1:
+    for name, given in _command.extents_of(shapes).items():
+        if len(given) > 1:
             raise Error(f"`{name}`: tune takes one shape of an input; tune for each, with the same database")
     if is_list and (threads or shapes):
         raise Error("threads and shapes of a task list stand in the list: target: {kind: cpu, threads: 1}")
@@ -70,7 +70,7 @@ def _list_of(path, threads, shapes):
     """A task list of the model alone. JSON is YAML."""
     target = {"kind": "cpu", **({"threads": threads} if threads else {})}
     task = {"name": "model", "model": os.path.abspath(path),
-            **({"shapes": {name: list(map(int, shape)) for name, shape in shapes.items()}} if shapes else {})}
+            **({"shapes": {name: given[0] for name, given in _command.extents_of(shapes).items()}} if shapes else {})}
     return json.dumps({"version": 1, "target": target, "tasks": [task]})
 
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 
+#include "backends/target.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
@@ -135,6 +136,14 @@ std::string device_of(const boost::json::object& manifest) {
   return target ? std::string(target->as_string()) : "";
 }
 
+// Of a target as manifests have it; 1 where this version cannot read it.
+int threads_of(std::string_view target) {
+  Source source{"target", std::string(target)};
+  Diagnostics diagnostics(source);
+  std::optional<Target> parsed = parse_target(source.text, 0, diagnostics);
+  return parsed ? parsed->threads : 1;
+}
+
 // Every buffer begins in what it is a part of.
 void check_places(const ModelLibrary& model, i64 weight_bytes) {
   for (const ModelLibrary::Step& step : model.steps) {
@@ -169,6 +178,7 @@ ModelLibrary entry_of(const std::string& folder, const boost::json::object& mani
     const boost::json::value& scratch = task.at("scratch");
     out.scratch_bytes = std::max(out.scratch_bytes, scratch.at("shared_bytes").to_number<i64>());
     out.scratch_worker_bytes = std::max(out.scratch_worker_bytes, scratch.at("bytes_per_worker").to_number<i64>());
+    out.threads = std::max(out.threads, threads_of(task.at("target").as_string()));
     const boost::json::value* flops = task.as_object().if_contains("flops");
     for (ModelLibrary::Step& step : out.steps) {
       if (flops && step.kernel == std::string_view(task.at("name").as_string()))

@@ -22,6 +22,7 @@ struct ModelLibrary {
   std::vector<KernelArgument> inputs, outputs;
   std::vector<Step> steps;
   i64 memory_bytes = 0, scratch_bytes = 0, scratch_worker_bytes = 0;
+  int threads = 1;  // that its kernels were made for
 };
 
 // All entries of a library, in order. Nothing, and why in `error`: no folder that `compile` wrote, a damaged manifest,

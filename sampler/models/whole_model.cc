@@ -57,7 +57,7 @@ class TemporaryLibrary {
 std::optional<WholeModelTimes> time_whole_model(const graph::Graph& graph, const ModelTasks& tasks,
                                                 const ModelOptions& options, double seconds, std::string& error) {
   ModelOptions with_first = options;
-  with_first.which = WhichRecord::First;
+  with_first.which = WhichRecord::FirstMeasured;
   TemporaryLibrary best(graph, tasks, options, error);
   if (!error.empty()) return std::nullopt;
   TemporaryLibrary first(graph, tasks, with_first, error);

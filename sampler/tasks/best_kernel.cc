@@ -19,8 +19,8 @@ const std::string& own_machine(const std::string& target, Timing timing) {
   return at->second;
 }
 
-DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message, Timing timing,
-                                   WhichRecord which) {
+DatabaseResult<Record> stored_record(Database& database, const TaskSummary& task, std::string& message, Timing timing,
+                                     WhichRecord which) {
   const std::string& own = own_machine(task.target, timing);
   const MachineSummary* machine = task.chosen(own);
   if (!machine) return Record{};
@@ -32,23 +32,24 @@ DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, 
   else if (machine->machine != own)
     message = cat(task.task, ": measured on another machine (", machine->machine,
                   "); `tracewright tune` measures it on this one");
-  return database.record(which == WhichRecord::First ? machine->first_good : machine->best_record);
+  return database.record(which == WhichRecord::FirstMeasured ? machine->first_good : machine->best_record);
 }
 
-DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
-                                   std::string& message, Timing timing, WhichRecord which) {
+DatabaseResult<Record> stored_record(Database& database, const std::string& workload, const std::string& target,
+                                     std::string& message, Timing timing, WhichRecord which) {
   DatabaseResult<std::vector<TaskSummary>> tasks = database.tasks();
   if (!tasks) return DatabaseError{tasks.error()};
   for (const TaskSummary& task : *tasks) {
-    if (task.workload == workload && task.target == target) return best_record(database, task, message, timing, which);
+    if (task.workload == workload && task.target == target)
+      return stored_record(database, task, message, timing, which);
   }
   return Record{};
 }
 
-std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
-                                        std::string& message, WhichRecord which) {
+std::optional<StoredKernel> stored_kernel(Database& database, const TuneTask& task, std::string_view symbol,
+                                          std::string& message, WhichRecord which) {
   TaskKey key = key_of(task);
-  DatabaseResult<Record> best = best_record(database, key.workload, key.target, message, task.timing, which);
+  DatabaseResult<Record> best = stored_record(database, key.workload, key.target, message, task.timing, which);
   if (!best) return message = best.error(), std::nullopt;
   if (!best->id)
     return message = cat(task.name, ": no kernel in ", database.path(), "; `tracewright tune` finds some"),

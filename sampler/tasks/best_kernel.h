@@ -1,5 +1,5 @@
-// The fastest kernel that a database has of a task, built again. For whatever exports, replays or compares what was
-// found.
+// The fastest kernel that a database has of a task, or the one that was measured first, built again. For whatever
+// exports, replays or compares what was found.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,16 +15,16 @@ namespace tw {
 // This machine, as records for the target name it (machine_of).
 const std::string& own_machine(const std::string& target, Timing timing = Timing::Warm);
 
-// First: what a search measured first, the kernel that it chose without trials.
-enum class WhichRecord : u8 { Fastest, First };
+// FirstMeasured: what a search chose without trials, before it had measured anything.
+enum class WhichRecord : u8 { Fastest, FirstMeasured };
 
-// The fastest (or first) good record of a task: of this machine and timing, else of this machine, else of another one
-// (TaskSummary::chosen), which `message` says. An empty record (id 0) if there is none.
-DatabaseResult<Record> best_record(Database& database, const TaskSummary& task, std::string& message,
-                                   Timing timing = Timing::Warm, WhichRecord which = WhichRecord::Fastest);
-DatabaseResult<Record> best_record(Database& database, const std::string& workload, const std::string& target,
-                                   std::string& message, Timing timing = Timing::Warm,
-                                   WhichRecord which = WhichRecord::Fastest);
+// The fastest good record of a task, or the one that was measured first: of this machine and timing, else of this
+// machine, else of another one (TaskSummary::chosen), which `message` says. An empty record (id 0) if there is none.
+DatabaseResult<Record> stored_record(Database& database, const TaskSummary& task, std::string& message,
+                                     Timing timing = Timing::Warm, WhichRecord which = WhichRecord::Fastest);
+DatabaseResult<Record> stored_record(Database& database, const std::string& workload, const std::string& target,
+                                     std::string& message, Timing timing = Timing::Warm,
+                                     WhichRecord which = WhichRecord::Fastest);
 
 // Built again for the task's own program: names of buffers are those that the task gives now.
 struct StoredKernel {
@@ -33,7 +33,7 @@ struct StoredKernel {
   Kernel kernel;
 };
 // `symbol` is the prefix of its entry points. nullopt if there is none or it cannot be built; then `message` says why.
-std::optional<StoredKernel> best_kernel(Database& database, const TuneTask& task, std::string_view symbol,
-                                        std::string& message, WhichRecord which = WhichRecord::Fastest);
+std::optional<StoredKernel> stored_kernel(Database& database, const TuneTask& task, std::string_view symbol,
+                                          std::string& message, WhichRecord which = WhichRecord::Fastest);
 
 }  // namespace tw

@@ -12,8 +12,8 @@ namespace tw {
 // One line about a program, for the header of an export.
 std::string export_doc(const Program& program);
 
-// What best_kernel finds, or the first kernel instead, under the task's name. `library`: prefix of all symbols. nullopt
-// if there is none; then `message` says why.
+// What stored_kernel finds, under the task's name. `library`: prefix of all symbols. nullopt if there is none; then
+// `message` says why.
 std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library,
                                         std::string& message, WhichRecord which = WhichRecord::Fastest);
 

@@ -100,6 +100,11 @@ class Compile(Package):
         expect_close(model(rows(3)), expected(rows(3)))
         with self.assertRaisesRegex(tw.Error, "no input `z`"):
             tw.compile(proto, shapes={"z": (3, 64)})
+        for shapes in ({"x": 3}, {"x": (1.5, 64)}, {"x": ("3", 64)}, {"x": "3,64"}, {0: (3, 64)}, [(3, 64)], 3,
+                       {"x": None}):
+            for call in (tw.compile, tw.tune):
+                with self.assertRaisesRegex(tw.Error, "shapes: expected integers for names, as .*, found "):
+                    call(proto, shapes=shapes)
 
     def test_several_shapes_make_entries_that_calls_choose(self):
         proto, expected = two_layers(rows="n")
@@ -299,6 +304,10 @@ class Folders(Package):
         expect_close(model(rows()), expected(rows()))
         with self.assertRaisesRegex(tw.Error, "not empty"):
             model.save(self.folder / "saved")
+        (self.folder / "file").write_text("")
+        for folder in ("file", "file/below"):
+            with self.assertRaisesRegex(tw.Error, f"cannot be saved to .*{folder}: .*Not a directory"):
+                model.save(self.folder / folder)
 
     def test_relative_folders(self):
         proto, expected = two_layers()

@@ -154,15 +154,42 @@ TEST_F(BenchModels, SeveralModelsAndAMissingPython) {
   Finished found = run({"same.onnx", "twice.onnx", "--against", "onnxruntime", "--shape", "x=2,3", "--seconds", "0.01",
                         "--threads", "2", "--json"},
                        "/no/python");
+  EXPECT_EQ(found.code, 3) << found.err;
+  EXPECT_EQ(found.out, "") << "nothing was compiled and timed";
+  EXPECT_NE(found.err.find("cannot start /no/python: No such file or directory; TRACEWRIGHT_PYTHON names"),
+            std::string::npos)
+      << found.err;
+  EXPECT_NE(found.err.find("none of the libraries of --against is there"), std::string::npos) << found.err;
+}
+
+// What is missing is said once, before anything is compiled.
+TEST_F(BenchModels, AMissingLibraryIsSaidFirstAndTheOthersGoOn) {
+  write_model("twice.onnx", "Add", {4, 5});
+  stubs_.add("openvino", {.load = "echo 'unsupported no Max'"});
+  test::write_file(stubs_.python(), cat("#!/bin/sh\ncase $3 in\nonnxruntime) echo 'missing there is no wheel';;\n"
+                                        "*) exec /bin/sh ",
+                                        at("stubs"), "/$3.sh;;\nesac\n"));
+  Finished found = run(
+      {"same.onnx", "twice.onnx", "--against", "onnxruntime,openvino", "--seconds", "0.01", "--threads", "1", "--json"},
+      stubs_.python());
   EXPECT_EQ(found.code, 0) << found.err;
+  EXPECT_TRUE(found.err.starts_with("tracewright: onnxruntime: there is no wheel\n")) << found.err;
+  EXPECT_EQ(found.err.find("there is no wheel"), found.err.rfind("there is no wheel")) << found.err;
   boost::json::value report = boost::json::parse(found.out);
   ASSERT_EQ(report.at("rows").as_array().size(), 2u);
   EXPECT_EQ(report.at("rows").at(0).at("model"), "same.onnx");
   EXPECT_EQ(report.at("rows").at(1).at("model"), "twice.onnx");
-  EXPECT_EQ(entry_of(report, "skipped", "onnxruntime").at("verdict"), "unsupported");
-  EXPECT_NE(found.err.find("cannot start /no/python: No such file or directory; TRACEWRIGHT_PYTHON names"),
-            std::string::npos)
-      << found.err;
+  std::vector<std::string> skipped;
+  for (const boost::json::value& entry : report.at("skipped").as_array())
+    skipped.push_back(cat(entry.at("model").as_string().c_str(), " ", entry.at("library").as_string().c_str(), " ",
+                          entry.at("verdict").as_string().c_str(), ": ", entry.at("reason").as_string().c_str()));
+  EXPECT_EQ(join(skipped, "\n"),
+            "same.onnx onnxruntime unsupported: there is no wheel\ntwice.onnx onnxruntime unsupported: there is no "
+            "wheel\nsame.onnx openvino unsupported: no Max\ntwice.onnx openvino unsupported: no Max");
+}
+
+TEST_F(BenchModels, HelpNamesThePythonThatHasTheLibraries) {
+  EXPECT_NE(run({"--help"}, "").out.find("$TRACEWRIGHT_PYTHON"), std::string::npos);
 }
 
 TEST_F(BenchModels, BadInputIsRefused) {

@@ -188,7 +188,47 @@ TEST_F(Check, AScheduleByHandIsTriedOnItsOperator) {
             "  2 sketches of 2 programs; 10 draws ran: 0 rejected, 0 computed something else\n");
   EXPECT_EQ(run({"check", "hand.tw", "--op", "softmax"}).out,
             "schedule columns: columns in tiles\n"
-            "  is for `dense`, which none of the programs is: name one with --workload and --use\n");
+            "  is for `dense`, and was not tried\n");
+}
+
+// Of several schedules of a module, those that are for none of the chosen programs are left aside.
+TEST_F(Check, SchedulesForOtherProgramsAreLeftAside) {
+  write("own.tw",
+        "workload rows(M: int) { input X: f32[M, 16]\n output Y[i: M, j: 16] = X[i, j] * 2.0 }\n"
+        "workload columns(M: int) { input X: f32[M, 16]\n output Z[i: M, j: 16] = X[i, j] + 1.0 }\n");
+  write("hand.tw",
+        "schedule of_rows for rows { parallel(get_loops(get_block(\"Y\"))[0]) }\n"
+        "schedule of_columns for columns { parallel(get_loops(get_block(\"Z\"))[0]) }\n"
+        "schedule of_wide_rows for rows\n  when extent(loops(blocks()[0])[0]) > 100\n"
+        "{ parallel(get_loops(get_block(\"Y\"))[0]) }\n");
+  const std::vector<std::string> with_rows{"check",      "hand.tw", "--draws", "5",
+                                           "--workload", "own.tw",  "--use",   "rows(M = 8)"};
+  Finished one = run(with_rows);
+  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_NE(one.out.find("schedule of_rows\n  fits rows(M = 8): 1 sketch\n"), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find("schedule of_columns\n  is for `columns`, and was not tried\n"), std::string::npos) << one.out;
+  EXPECT_NE(
+      one.out.find("schedule of_wide_rows\n  fits none of the programs\n  `extent(loops(blocks()[0])[0]) > 100` is "
+                   "false for rows\n"),
+      std::string::npos)
+      << one.out;
+  // Without --use they need one; a name that no file has is wrong, and so is a module of which nothing was tried.
+  Finished none = run({"check", "hand.tw"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.out.find("is for `columns`, which none of the programs is: name one with --workload and --use"),
+            std::string::npos)
+      << none.out;
+  write("wrong.tw", cat(test::read_file(folder.path() + "/hand.tw"), "schedule off for colums { skip }\n"));
+  std::vector<std::string> words = with_rows;
+  words[1] = "wrong.tw";
+  Finished wrong = run(words);
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.out.find("is for `colums`, which none of the programs is: did you mean `columns`?"),
+            std::string::npos)
+      << wrong.out;
+  words = with_rows;
+  words.insert(words.end(), {"--rule", "of_columns"});
+  EXPECT_EQ(run(words).code, 1) << "nothing was tried";
 }
 
 TEST_F(Check, AScheduleByHandIsInTheSpaceOfTheTasksThatComputeItsOperator) {

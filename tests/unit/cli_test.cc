@@ -110,6 +110,29 @@ TEST_F(Cli, UnknownWordsGetASuggestion) {
   EXPECT_EQ(tracewright({}).code, 2);
 }
 
+TEST_F(Cli, NumbersThatMakeNoSenseAreRefusedBeforeAnythingElse) {
+  for (const auto& [command, flag, values] :
+       {std::tuple<const char*, const char*, std::vector<const char*>>{
+            "run", "--seconds", {"-1", "0", "nan", "inf", "1e300", "1s", "-1e-9"}},
+        {"tune", "--seconds", {"-1", "nan", "inf"}},
+        {"tune", "--min-gain", {"-1", "nan", "1"}},
+        {"bench", "--seconds", {"-1", "nan"}},
+        {"bench", "--limit", {"0", "nan", "1e300"}},
+        {"bench", "--threads", {"-1", "1.5"}},
+        {"run", "--threads", {"-1", "2000"}},
+        {"run", "--seed", {"-1", "1e30"}},
+        {"compile", "--threads", {"-1", "2000"}},
+        {"compile", "--seed", {"-1"}}}) {
+    for (const char* value : values) {
+      Finished finished = run({command, "none.onnx", flag, value});
+      EXPECT_EQ(finished.code, 2) << command << " " << flag << " " << value;
+      EXPECT_NE(finished.err.find(cat("tracewright ", command, ": ")), std::string::npos) << finished.err;
+      EXPECT_NE(finished.err.find(flag), std::string::npos) << value << finished.err;
+      EXPECT_EQ(finished.err.find("none.onnx"), std::string::npos) << finished.err;
+    }
+  }
+}
+
 TEST_F(Cli, EveryCommandDescribesItself) {
   for (const char* command : {"tune", "replay", "show", "report", "export", "bench", "space", "doctor", "db"}) {
     Finished finished = tracewright({command, "--help"});
@@ -445,6 +468,26 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   Finished lacking = run({"tune", "listed.yaml"});
   EXPECT_EQ(lacking.code, 2);
   EXPECT_NE(lacking.err.find("listed.yaml:2:20: error: cannot read "), std::string::npos) << lacking.err;
+}
+
+TEST_F(Cli, TuneSaysThatAStrategyAsksNoCostModel) {
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  auto said = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"tune", "one.yaml", "--dry-run"});
+    Finished done = run(more);
+    EXPECT_EQ(done.code, 0) << done.err;
+    return done.err;
+  };
+  for (const char* strategy : {"random", "grid", "genetic"}) {
+    for (const auto& [flag, value] : {std::pair("--model", "tree"), {"--objective", "rank"}})
+      EXPECT_EQ(said({"--strategy", strategy, flag, value}),
+                cat("tracewright: the strategy `", strategy,
+                    "` asks no cost model, so --model and --objective change nothing\n"));
+    EXPECT_EQ(said({"--strategy", strategy}), "");
+  }
+  for (const char* strategy : {"evolutionary", "reference", "annealing", "metropolis"})
+    EXPECT_EQ(said({"--strategy", strategy, "--model", "tree"}), "");
+  EXPECT_EQ(said({"--strategy", "random", "--model", "random"}), "") << "it does what was asked for";
 }
 
 TEST_F(Cli, SaysThatThereIsNoSuchTask) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backends/target.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/sanitizer.h"
 #include "dsl/base/text.h"
@@ -157,7 +158,7 @@ TEST_F(CompileCommand, BadInputIsRefused) {
   expect_refused({"compile", linear, "--output", "o", "--shape", "x"}, 2, "expected NAME=EXTENT");
   expect_refused({"compile", linear, "--output", "o", "--shape", "x=1,,2"}, 2, "expected NAME=EXTENT");
   expect_refused({"compile", linear}, 2, "--output: the folder to write to is missing");
-  expect_refused({"compile", linear, "--output", "o", "--threads", "0"}, 2, "--threads");
+  expect_refused({"compile", linear, "--output", "o", "--threads", "-1"}, 2, "--threads");
   expect_refused({"compile", linear, "--emit", "zzz"}, 2, "only `graph` is known");
   expect_refused({"compile", linear, "--output", "/proc/none"}, 3, "/proc/none");
   expect_refused({"compile", linear, "--output", "o", "--database", "none.db"}, 3, "none.db");
@@ -309,6 +310,70 @@ TEST_F(CompileCommand, RunTakesAnOnnxFile) {
   expect_refused({"run", "out", "--database", "d.db"}, 2, "--rewrites, --target and --database are for an ONNX file");
 }
 
+TEST_F(CompileCommand, AFileForEachTensorOfRun) {
+  using namespace graph::test;
+  test::write_file(at("open.onnx"), with_shape(part(2, part(1, number(1, 2)) + part(1, number(1, 3)))));
+  test::write_file(at("x.npy"), *npy_bytes(HostArray::zeros(DType::F32, {2, 3})));
+  ASSERT_EQ(run({"compile", "open.onnx", "--threads", "1", "--output", "out"}).code, 0);
+  for (const char* model : {"out", "open.onnx"}) {
+    expect_refused({"run", model, "--input", "x=x.npy", "--input", "x=x.npy"}, 2,
+                   "--input: `x` has two files; say one");
+    expect_refused({"run", model, "--input", "x.npy", "--input", "x=x.npy"}, 2, "--input: `x` has two files; say one");
+    expect_refused({"run", model, "--output", "y=a.npy", "--output", "b.npy"}, 2,
+                   "--output: `y` has two files; say one");
+  }
+  EXPECT_FALSE(fs::exists(at("a.npy")) || fs::exists(at("b.npy")));
+}
+
+TEST_F(CompileCommand, AFileThatIsNotThereIsNotCalledDamaged) {
+  fs::create_directory(at("folder.onnx"));
+  test::write_file(at("empty.onnx"), "");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"compile"}, {"run"}, {"bench"}, {"tune", "--trials", "1"}}) {
+    auto says = [&](const char* file, const std::string& message) {
+      std::vector<std::string> words = command;
+      words.insert(words.begin() + 1, file);
+      expect_refused(words, 2, message);
+      return run(words).err;
+    };
+    std::string none = says("none.onnx", "`none.onnx` cannot be read: No such file or directory");
+    EXPECT_EQ(none.find("damaged"), std::string::npos) << none;
+    says("folder.onnx", "`folder.onnx` cannot be read: Is a directory");
+    says("empty.onnx", "`empty.onnx` is no ONNX file or is damaged");
+  }
+}
+
+TEST_F(CompileCommand, AModelUnderAnotherNameIsSaid) {
+  fs::copy_file(onnx_case("pytorch-converted/test_Linear"), at("linear.bin"));
+  for (const char* command : {"run", "bench", "tune", "space"})
+    expect_refused({command, "linear.bin"}, 2,
+                   "linear.bin is an ONNX model, but its name does not end in .onnx: rename it");
+  test::write_file(at("text"), "no model");
+  expect_refused({"run", "text"}, 2, "`text` is no folder that `tracewright compile` wrote");
+}
+
+// One rule for --threads: 0, the default, is all that there are; of a folder, as it was compiled.
+TEST_F(CompileCommand, ThreadsOfAnInference) {
+  std::string linear = onnx_case("pytorch-converted/test_Linear");
+  auto threads_of_run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--seconds", "0.001"});
+    Finished found = run(words);
+    EXPECT_EQ(found.code, 0) << found.err;
+    std::size_t at = found.out.find(" calls with ");
+    return at == std::string::npos ? found.out : split(found.out.substr(at + 12), ' ')[0];
+  };
+  std::string all = std::to_string(host_target().threads);
+  EXPECT_EQ(threads_of_run({"run", linear}), all);
+  EXPECT_EQ(threads_of_run({"run", linear, "--threads", "3"}), "3");
+  ASSERT_EQ(run({"compile", linear, "--threads", "3", "--output", "three"}).code, 0);
+  EXPECT_EQ(threads_of_run({"run", "three"}), "3");
+  EXPECT_EQ(threads_of_run({"run", "three", "--threads", "2"}), "2");
+  ASSERT_EQ(run({"compile", linear, "--threads", "0", "--output", "usual"}).code, 0);
+  EXPECT_EQ(threads_of_run({"run", "usual"}), all);
+  ASSERT_EQ(compile("pytorch-converted/test_Linear").code, 0);
+  EXPECT_EQ(threads_of_run({"run", "out"}), "1");
+}
+
 // Where a database has kernels for a rewriting's result, tune has made them with the same rewriting.
 TEST_F(CompileCommand, TuneTakesRewritings) {
   std::string path = onnx_case("node/test_relu");
@@ -337,7 +402,7 @@ TEST_F(CompileCommand, BadInputOfRunIsRefused) {
   expect_refused({"run", "out", "--input", "wide.npy"}, 2, "wide.npy holds f64[4, 10], but `0` is f32[4, 10]");
   test::write_file(at("bad.npy"), "no array");
   expect_refused({"run", "out", "--input", "bad.npy"}, 2, "`bad.npy`: it is no .npy file");
-  expect_refused({"run", "out", "--threads", "0"}, 2, "--threads");
+  expect_refused({"run", "out", "--threads", "-1"}, 2, "--threads");
   expect_refused({"run", "out", "--output", "zzz=y.npy"}, 2, "--output: the model has no `zzz`; there are 3");
   expect_refused({"run", "out", "--output", "none/y.npy"}, 3, "cannot write none/y.npy");
   expect_refused({"run", "out/manifest.json"}, 2, "is no folder that `tracewright compile` wrote");

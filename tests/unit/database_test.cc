@@ -249,7 +249,7 @@ TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
   auto best = [&](Timing timing, std::string& message) {
     TaskSummary task = (*database.tasks())[0];
     task.target = target;
-    return best_record(database, task, message, timing)->id;
+    return stored_record(database, task, message, timing)->id;
   };
   std::string message;
   i64 warm = add(1, own_machine(target, Timing::Warm));
@@ -264,7 +264,8 @@ TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
   EXPECT_EQ(message, "");
   i64 faster = add(0, own_machine(target, Timing::Cold));
   EXPECT_EQ(best(Timing::Cold, message), faster);
-  EXPECT_EQ(best_record(database, (*database.tasks())[0], message, Timing::Cold, WhichRecord::First)->id, cold);
+  EXPECT_EQ(stored_record(database, (*database.tasks())[0], message, Timing::Cold, WhichRecord::FirstMeasured)->id,
+            cold);
 }
 
 TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {
