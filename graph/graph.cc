@@ -104,6 +104,7 @@ ValueId GraphBuilder::value(const std::string& name, OperandType type) {
   int count = names_[wanted]++;
   while (count > 0 && names_.count(cat(wanted, "_", count))) ++count;
   std::string own = count == 0 ? wanted : cat(wanted, "_", count);
+  names_[wanted] = count + 1;  // so that the numbers that are taken are not asked for again
   if (count > 0) names_[own] = 1;
   graph_.values.push_back({own, std::move(type), nullptr});
   return static_cast<ValueId>(graph_.values.size() - 1);
