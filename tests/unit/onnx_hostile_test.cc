@@ -81,6 +81,16 @@ TEST_F(HostileOnnx, ResizingToMillions) {
   EXPECT_NE(imported(one(nodes, {2}, sizes)).find("dimension 0 would have the extent"), std::string::npos);
 }
 
+// Each can be computed beforehand; all of them would take minutes.
+TEST_F(HostileOnnx, ThousandsOfConstantProducts) {
+  std::string nodes, matrix = number(1, 100) + number(1, 100) + number(2, 1) + part(8, "m");
+  matrix = part(5, matrix + part(9, std::string(40000, '?')));
+  for (int i = 0; i < 1000; ++i) nodes += part(1, node("MatMul", {"m", "m"}, {cat("p", i)}));
+  std::string found = imported(one(nodes + part(1, node("Exp", {"x"}, {"y"})), {2}, matrix));
+  EXPECT_NE(found.find("const p0: f32[100, 100]"), std::string::npos);
+  EXPECT_NE(found.find("p999: f32[100, 100] = matmul(m, m)"), std::string::npos);
+}
+
 // It is one dimension more for each that is missing.
 TEST_F(HostileOnnx, AnOldAxisFarBeforeTheFirst) {
   for (i64 axis : {-(i64{1} << 31), -(i64{1} << 62), i64{-3}}) {
