@@ -9,8 +9,10 @@ namespace tw::graph {
 namespace {
 
 // An operator on constants is computed at once if its result has at most kSmall elements, or at most kMostFolded and no
-// more than the largest operand, and if that takes at most kMostFoldingSteps of the interpreter.
-constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kAnySteps = i64{1} << 40;
+// more than the largest operand. All operators of a graph take at most kMostFoldingSteps of the interpreter, seconds:
+// then nothing more is computed but what takes few steps, as shapes do.
+constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kFewSteps = 1000;
+constexpr i64 kAnySteps = i64{1} << 40;
 
 constexpr std::string_view kOperatorsFolder = "graph/operators/";
 
@@ -32,7 +34,7 @@ std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArgu
 // The outputs of a program whose first parameters are the operands. Nothing, and why in `error`, which is "" if it
 // takes more steps than these.
 std::optional<std::vector<HostArray>> computed(const Program& program, const std::vector<const HostArray*>& operands,
-                                               i64 most_steps, std::string& error) {
+                                               i64 most_steps, std::string& error, i64* taken = nullptr) {
   std::vector<HostArray> arrays;
   for (std::size_t i = 0; i < program.params.size(); ++i) {
     const Param& param = program.params[i];
@@ -40,6 +42,7 @@ std::optional<std::vector<HostArray>> computed(const Program& program, const std
   }
   i64 steps = 0;
   error = interpret(program, arrays, {.max_steps = most_steps, .max_bytes = i64{1} << 40, .steps_taken = &steps});
+  if (taken) *taken += steps;
   if (!error.empty()) return error = steps > most_steps ? "" : error, std::nullopt;
   arrays.erase(arrays.begin(), arrays.begin() + static_cast<std::ptrdiff_t>(operands.size()));
   return arrays;
@@ -104,6 +107,7 @@ ValueId GraphBuilder::value(const std::string& name, OperandType type) {
   int count = names_[wanted]++;
   while (count > 0 && names_.count(cat(wanted, "_", count))) ++count;
   std::string own = count == 0 ? wanted : cat(wanted, "_", count);
+  names_[wanted] = count + 1;  // so that the numbers that are taken are not asked for again
   if (count > 0) names_[own] = 1;
   graph_.values.push_back({own, std::move(type), nullptr});
   return static_cast<ValueId>(graph_.values.size() - 1);
@@ -150,7 +154,9 @@ std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, Wor
   std::vector<ValueId> made;
   bool are_known = std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; });
   if (are_known && elements <= std::min(most, kMostFolded)) {
-    std::optional<std::vector<HostArray>> folded = computed(program->program, known, kMostFoldingSteps, error);
+    i64 most_steps = std::clamp(kMostFoldingSteps - folding_steps_, kFewSteps, kMostFoldingSteps);
+    std::optional<std::vector<HostArray>> folded =
+        computed(program->program, known, most_steps, error, &folding_steps_);
     if (!folded && !error.empty()) return std::nullopt;
     for (std::size_t i = 0; folded && i < folded->size(); ++i) made.push_back(constant(name, std::move((*folded)[i])));
     if (folded) return made;

@@ -59,8 +59,9 @@ class GraphBuilder {
   ValueId constant(const std::string& name, HostArray data);
   ValueId constant(const std::string& name, std::shared_ptr<const HostArray> data);
   void output(ValueId value, const std::string& name);
-  // The results of an operator. Where all that it reads is constant they are constants, as long as they are small: what
-  // shapes are made of. Nothing, and why in `error`, if the operator does not take this.
+  // The results of an operator. Where all that it reads is constant they are constants, as long as they are small and
+  // the whole graph has not taken too long to compute: what shapes are made of. Nothing, and why in `error`, if the
+  // operator does not take this.
   std::optional<std::vector<ValueId>> add(const std::string& op, WorkloadArguments arguments,
                                           const std::vector<ValueId>& inputs, const std::string& name,
                                           std::string& error);
@@ -74,6 +75,7 @@ class GraphBuilder {
   ValueId value(const std::string& name, OperandType type);
 
   Graph graph_;
+  i64 folding_steps_ = 0;             // of the interpreter, so far
   std::map<std::string, int> names_;  // how often a name was asked for
 };
 

@@ -66,6 +66,7 @@ class AttentionImport {
     note(2, scores);
     ValueId weights = softmax(scores);
     note(3, weights);
+    if (node_.has_failed()) return;  // the weights may then be anything
     ValueId made = grouped(weights, v);
     node_.result(0, is_flat ? without_heads(node_, made) : made);
     node_.result(1, k);

@@ -34,7 +34,9 @@ ValueId second_operand(NodeImport& node, ValueId a) {
   std::vector<i64> shape = node.shape(b);
   node.ignore({"broadcast"});
   i64 last = node.rank(a) - node.rank(b), given = node.integer("axis", last);
-  for (i64 d = given < 0 ? given + node.rank(a) : given; d < last; ++d) shape.push_back(1);
+  i64 first = given < 0 ? given + node.rank(a) : given;
+  if (first < 0 && node.has("axis")) return node.fail(cat("its operand has no dimension ", given)), b;
+  for (i64 d = first; d < last; ++d) shape.push_back(1);
   return node.reshape(b, shape);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dsl/base/text.h"
+#include "dsl/ir/limits.h"
 #include "graph/onnx/node_import.h"
 #include "graph/onnx/plugin.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 constexpr i64 kOldestOpset = 1, kNewestOpset = 24;
 constexpr std::size_t kMostProblems = 50;
+constexpr i64 kMostNodes = 100'000;  // with those of functions and branches, wherever they stand
+constexpr std::size_t kMostMadeData = std::size_t{256} << 20;  // bytes of constants that no file holds
 
 std::string describe(const proto::NodeProto& node) {
   std::string name = !node.name().empty() ? node.name() : node.output_size() > 0 ? node.output(0) : "";
@@ -56,7 +59,7 @@ class ModelImport {
       std::string why;
       std::optional<HostArray> array = array_of(tensor, folder_, why);
       if (array)
-        values_[tensor.name()] = builder_.constant(tensor.name(), std::move(*array));
+        counted_ = values_[tensor.name()] = builder_.constant(tensor.name(), std::move(*array));
       else
         problem(cat("constant `", tensor.name(), "`: ", why));
     }
@@ -65,15 +68,25 @@ class ModelImport {
   void inputs() {
     for (const proto::ValueInfoProto& input : model_.graph().input()) {
       auto known = options_.constants.find(input.name());
-      if (known != options_.constants.end()) values_[input.name()] = builder_.constant(input.name(), known->second);
+      if (known != options_.constants.end())
+        counted_ = values_[input.name()] = builder_.constant(input.name(), known->second);
       if (values_.count(input.name())) continue;  // one that has data
       std::optional<DType> dtype = dtype_of(input.type().tensor_type().elem_type());
       std::optional<std::vector<i64>> shape = shape_of(input);
       if (!input.type().has_tensor_type() || !dtype)
         problem(cat("input `", input.name(), "` is no tensor of a supported type"));
+      else if (shape && !is_possible(*shape))
+        problem(cat("input `", input.name(), "` has too many elements"));
       else if (shape)
         values_[input.name()] = builder_.input(input.name(), {*dtype, *shape});
     }
+  }
+
+  static bool is_possible(const std::vector<i64>& shape) {
+    i64 elements = 1;
+    return std::ranges::all_of(shape, [&](i64 extent) {
+      return !__builtin_mul_overflow(elements, extent, &elements) && elements <= tw::kMostElements;
+    });
   }
 
   std::optional<std::vector<i64>> shape_of(const proto::ValueInfoProto& input) {
@@ -109,6 +122,11 @@ class ModelImport {
   }
 
   void import(const proto::NodeProto& node) {
+    if (is_too_large_) return;
+    if (++nodes_ > kMostNodes) {
+      is_too_large_ = true;
+      return problem(cat("it has more than ", kMostNodes, " nodes, with those of functions and branches"));
+    }
     bool is_known =
         std::ranges::all_of(node.input(), [&](const std::string& name) { return name.empty() || values_.count(name); });
     const proto::FunctionProto* function = function_of(node);
@@ -208,6 +226,22 @@ class ModelImport {
     if (!made.has_failed() && !ignored.empty() && !is_for_training_only(ignored))
       made.fail(cat("its attribute `", ignored, "` is not known"));
     if (made.has_failed()) problem(cat(describe(node), ": ", made.problem()));
+    count_data(node);
+  }
+
+  // What operators make of nothing: a small file may ask for more than any memory has.
+  void count_data(const proto::NodeProto& node) {
+    for (const std::string& output : node.output()) {
+      auto found = values_.find(output);
+      for (ValueId last = found == values_.end() ? 0 : found->second; counted_ < last;) {
+        const HostArray* data = builder_.data(++counted_);
+        if (data && node.op_type() != "Constant") made_data_ += data->bytes.size();
+      }
+    }
+    if (made_data_ <= kMostMadeData) return;
+    is_too_large_ = true;
+    problem(cat(describe(node), ": its data, with that of nodes before it, would take more than ", kMostMadeData >> 20,
+                " MiB"));
   }
 
   void outputs() {
@@ -227,6 +261,10 @@ class ModelImport {
   GraphBuilder builder_;
   i64 opset_ = 0;
   int depth_ = 0;
+  i64 nodes_ = 0;
+  std::size_t made_data_ = 0;  // bytes
+  ValueId counted_ = 0;        // the last value whose data is counted
+  bool is_too_large_ = false;  // nothing more is imported
   std::map<std::string, ValueId> values_;
   std::vector<std::string> problems_;
 };

@@ -12,6 +12,9 @@ namespace {
 
 using Ints = std::vector<i64>;
 
+// The most elements of a dimension: each has places and weights, which are data of the graph.
+constexpr i64 kMostExtent = 1 << 20;
+
 // Of one dimension.
 struct Scaling {
   i64 from, to;
@@ -124,7 +127,8 @@ void keep_ratio(NodeImport& node, const Ints& shape, std::vector<double>& scales
   double scale = 0;
   for (i64 axis : axes) {
     auto d = static_cast<std::size_t>(node.axis(axis, static_cast<i64>(shape.size())));
-    if (sizes[d] < 1 || sizes[d] > 1 << 24) return node.fail(cat("dimension ", d, " would have the extent ", sizes[d]));
+    if (sizes[d] < 1 || sizes[d] > kMostExtent)
+      return node.fail(cat("dimension ", d, " would have the extent ", sizes[d]));
     double own = static_cast<double>(sizes[d]) / static_cast<double>(shape[d]);
     scale = scale == 0 ? own : policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
   }
@@ -163,11 +167,14 @@ void resize(NodeImport& node) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     auto from = static_cast<double>(shape[d]);
     double wanted = sizes.empty() ? std::floor(from * scales[d]) : static_cast<double>(sizes[d]);
-    if (!(wanted >= 1 && wanted <= 1 << 24)) return node.fail(cat("dimension ", d, " would have the extent ", wanted));
+    if (!(wanted >= 1 && wanted <= kMostExtent))
+      return node.fail(
+          cat("dimension ", d, " would have the extent ", wanted, "; at most ", kMostExtent, " is supported"));
     i64 to = static_cast<i64>(wanted);
     Scaling scaling{shape[d], to, scales.empty() ? static_cast<double>(to) / from : scales[d]};
     bool changes = to != shape[d] || scaling.scale != 1;
     if (changes) made = resized(node, made, d, mode, scaling);
+    if (node.has_failed()) return;
   }
   node.result(0, made);
 }

@@ -89,7 +89,9 @@ void transpose(NodeImport& node) {
   ValueId x = node.input(0);
   Ints order(static_cast<std::size_t>(node.rank(x)));
   std::iota(order.rbegin(), order.rend(), 0);
-  node.result(0, node.transpose(x, node.integers("perm", order)));
+  Ints given = node.integers("perm", order);
+  if (!std::ranges::is_permutation(given, order)) return node.fail("its order is not one of the dimensions");
+  node.result(0, node.transpose(x, given));
 }
 
 void expand(NodeImport& node) {
@@ -113,6 +115,7 @@ void concat(NodeImport& node) {
 
 void split(NodeImport& node, std::size_t outputs) {
   node.ignore({"num_outputs"});  // those that the node has
+  if (outputs == 0) return node.fail("it has no outputs");
   ValueId x = node.input(0);
   i64 axis = node.axis(node.integer("axis", 0), node.rank(x)), extent = node.extent(x, axis);
   Ints sizes = node.integers_of("split", 1);
@@ -219,9 +222,11 @@ void depth_to_space(NodeImport& node) {
   ValueId x = node.input(0);
   const Ints s = node.shape(x);
   i64 b = node.integer("blocksize", 1);
-  if (s.size() != 4 || b < 1 || s[1] % (b * b) != 0) return node.fail("its channels do not divide into blocks");
+  // Divided twice: the square of a block may overflow.
+  if (s.size() != 4 || b < 1 || s[1] % b != 0 || s[1] / b % b != 0)
+    return node.fail("its channels do not divide into blocks");
   bool columns_last = node.text("mode", "DCR") == "CRD";
-  i64 c = s[1] / (b * b);
+  i64 c = s[1] / b / b;
   ValueId apart = node.reshape(x, columns_last ? Ints{s[0], c, b, b, s[2], s[3]} : Ints{s[0], b, b, c, s[2], s[3]});
   ValueId moved = node.transpose(apart, columns_last ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2});
   node.result(0, node.reshape(moved, {s[0], c, s[2] * b, s[3] * b}));

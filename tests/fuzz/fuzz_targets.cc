@@ -17,6 +17,7 @@
 #include "runtime/measure/worker_protocol.h"
 #include "runtime/store/database_exchange.h"
 #include "runtime/store/trace_file.h"
+#include "tests/fuzz/onnx_target.h"
 
 namespace tw::fuzz {
 namespace {
@@ -205,6 +206,7 @@ const std::vector<Target>& targets() {
       {"device", fuzz_device, files_of("costmodel/devices", ".yaml")},
       {"import", fuzz_import, {"{\"workload\": \"x\"}\n", "{\"record\": {}}\n\n[1, 2]\n"}},
       {"worker_protocol", fuzz_worker_protocol, messages()},
+      {"onnx", fuzz_onnx, onnx_seeds()},
   };
   return all;
 }
