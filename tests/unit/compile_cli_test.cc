@@ -193,7 +193,7 @@ TEST_F(CompileCommand, ShapesOfOpenInputs) {
   expect_refused(with("open.onnx", "x="), 2, "input `x` has 2 dimensions, not the 0 of []");
   for (const char* shape : {"x=0,3", "x=-1,3", "x=a,3", "x=4,3,", "=4,3", "x=4;3", "x=99999999999999999999,3"})
     expect_refused(with("open.onnx", shape), 2, "expected NAME=EXTENT");
-  expect_refused(with("open.onnx", "x=999999999999,999999999999"), 2, "more than 2^45 elements");
+  expect_refused(with("open.onnx", "x=999999999999,999999999999"), 2, "input `x` has too many elements");
   for (const char* second : {"x=4,3", "x=5,3"}) {
     for (const std::vector<std::string>& command :
          {std::vector<std::string>{"tune"}, {"run"}, {"bench", "--against", "onnxruntime"}}) {
