@@ -14,7 +14,7 @@
 namespace tw::cli {
 namespace {
 
-constexpr double kMost = 1e9;  // so many seconds are an integer of 64 bits in nanoseconds
+constexpr double kMost = 1e9;  // seconds, which as nanoseconds fit into 64 bits
 
 // CLI11's own checks let this through.
 std::string check_not_nan(const std::string& text) {

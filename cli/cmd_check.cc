@@ -150,7 +150,7 @@ boost::json::object to_json(const Subject& subject, const RuleCheck& check, cons
   return out;
 }
 
-// Of a schedule that is for none of the chosen programs, why; "" of everything else.
+// Why a schedule is for none of the chosen programs; "" if it is for one of them, or is no schedule.
 std::string why_not_tried(const Subject& subject, const RuleCheck& check, const std::vector<std::string>& workloads) {
   const rules::Rule* rule = subject.uses.empty() || subject.kind == "set" ? nullptr : subject.uses[0].rule;
   bool is_tried = !check.matches.empty() || !check.misses.empty() || check.draws > 0;

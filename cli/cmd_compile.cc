@@ -92,7 +92,7 @@ int check(const Options& options, const std::vector<OpenedModel>& models, const 
   return code;
 }
 
-// Of a model for `cuda`: each kernel in the emulator, whether there is a GPU or not.
+// Runs each kernel of a model for `cuda` in the emulator, whether there is a GPU or not.
 int check_by_emulation(const Options& options, const OpenedModel& model, const ExportPlan& plan,
                        boost::json::object& report) {
   std::vector<EmulationVerdict> verdicts =

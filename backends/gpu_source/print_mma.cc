@@ -304,12 +304,12 @@ bool MmaPrinter::print_warpgroup(const WarpMma& mma, const Around& around) {
                     is_warpgroup_mma(around.behind[0], {around.threads, around.ranges, around.behind.subspan(1)});
   if (is_multiplying_) return true;
   call(warpgroup_commit_function());
-  is_waited_for_ = true;
+  must_wait_ = true;
   return true;
 }
 
 void MmaPrinter::await() {
-  if (std::exchange(is_waited_for_, false)) call(warpgroup_wait_function());
+  if (std::exchange(must_wait_, false)) call(warpgroup_wait_function());
 }
 
 bool MmaPrinter::print(const For* nest, const Around& around) {

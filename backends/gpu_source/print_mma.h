@@ -80,8 +80,8 @@ class MmaPrinter {
   Arena arena_;  // of matches
   std::vector<Fragment> fragments_;
   int depth_ = 0, registers_ = 0;
-  bool is_multiplying_ = false,
-       is_waited_for_ = false;  // instructions of four warps: between the first and the last of them, and behind it
+  // Of instructions of four warps: the next statement is one more of them; nobody has waited for the last ones yet.
+  bool is_multiplying_ = false, must_wait_ = false;
 };
 
 }  // namespace tw::gpu

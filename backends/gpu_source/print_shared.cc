@@ -10,7 +10,7 @@
 
 namespace tw::gpu {
 
-// Of all arrays: those behind one that wants more than others lie well for it, too.
+// The largest one that an array of the kernel wants. All arrays begin at multiples of it, whatever their order.
 i64 KernelPrinter::shared_alignment() const {
   i64 out = kSharedAlignment;
   for (const SharedArray& array : shared_) out = std::max(out, array.alignment);
