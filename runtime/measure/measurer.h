@@ -49,10 +49,10 @@ struct MeasureOptions {
   // Limit of one phase: two checked calls with their prepack. Timing has ten times as much.
   double timeout_seconds = 2;
   // > 0: a kernel whose first checked call takes longer is timed by that call alone, and its result
-  // compared once. For our own untuned program; a candidate could cheat.
+  // compared once. For our own untuned program and for what is too slow to become the best; others could cheat.
   double single_call_seconds = 0;
-  // > 0: where both checked calls take longer than this, they are the measurement, since repeating such calls takes
-  // minutes and says little more.
+  // > 0: where both checked calls take longer than this, they are the measurement, with an incumbent, too: its time is
+  // the one that is known. Repeating such calls takes minutes and says little more.
   double checked_call_seconds = 0;
 
   // How the time is taken: see runtime/worker/sampling.h. A pair is one sample of the candidate and

@@ -142,11 +142,12 @@ class Measurement {
   bool is_timed_by_checked_calls() const {
     const double* calls = report().call_seconds;
     double limit = job_.options.checked_call_seconds;
-    return job_.options.time && !job_.incumbent && limit > 0 && std::min(calls[0], calls[1]) > limit;
+    return job_.options.time && limit > 0 && std::min(calls[0], calls[1]) > limit;
   }
 
-  bool accept_checked_calls() {
+  bool accept_checked_calls(double incumbent_seconds) {
     auto [least, most] = std::minmax(report().call_seconds[0], report().call_seconds[1]);
+    if (incumbent_ && incumbent_seconds > 0) result.ratio = least / incumbent_seconds;
     result.seconds = result.min_seconds = result.lower_quartile = least;
     result.median_seconds = (least + most) / 2, result.upper_quartile = most;
     result.pairs = kLayouts;
@@ -424,7 +425,7 @@ MeasureResult measure_candidate(WorkerState& worker, Task& task, const Kernel& c
     result.message.clear();
     result.prepack_seconds = measurement.report().prepack_seconds;
     if (!only_one_call && measurement.is_timed_by_checked_calls()) {
-      measurement.accept_checked_calls();
+      measurement.accept_checked_calls(incumbent_seconds);
     } else {
       bool timed = !only_one_call && (!options.time || measurement.time(incumbent_seconds));
       if (timed) measurement.recheck();

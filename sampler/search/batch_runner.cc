@@ -40,6 +40,16 @@ double slow_calls(const TaskState& state, double best) {
 // Calls that take longer are not repeated: see MeasureOptions::checked_call_seconds.
 constexpr double kLongCall = 0.25;
 
+// Of a candidate that is far slower than the best kernel little more is asked than that it is right: beyond
+// kFarSlower times the best its checked calls are the measurement, beyond kHopeless times the first of them. A call may
+// be disturbed for kDisturbed, two of them one after the other for kDisturbedTwice.
+constexpr double kFarSlower = 4, kHopeless = 20, kDisturbed = 0.1, kDisturbedTwice = 1e-2;
+
+void shorten_for_slow_ones(MeasureOptions& options, double best) {
+  options.checked_call_seconds = std::min(kLongCall, kFarSlower * best + kDisturbedTwice);
+  options.single_call_seconds = kHopeless * best + kDisturbed;
+}
+
 }  // namespace
 
 void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
@@ -307,6 +317,7 @@ bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseli
   double best = best_so_far(state);
   options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
   options.checked_call_seconds = kLongCall;
+  if (std::isfinite(best) && !is_device(state.task->target)) shorten_for_slow_ones(options, best);
   options.confirmation.below = is_device(state.task->target) ? 0 : 1 - kTie;
   if (best > kLongCall && std::isfinite(best)) {
     options.incumbent = nullptr;

@@ -475,6 +475,14 @@ TEST_F(MeasurerTest, LongCallsAreTimedByTheirChecks) {
   EXPECT_GT(result.seconds, 1e-6);
   EXPECT_GE(result.median_seconds, result.seconds);
   EXPECT_EQ(result.ratio, 0);
+  Kernel fast = matmul_kernel("honest", "matmul");
+  ASSERT_TRUE(is_measured(measurer_->measure(task, fast, {.incumbent = &fast})));  // its time is known now
+  options.incumbent = &fast;
+  MeasureResult slow = measurer_->measure(task, matmul_kernel("honest", "matmul_slow"), options);
+  EXPECT_EQ(slow.status, MeasureStatus::Ok) << show(slow);
+  EXPECT_EQ(slow.pairs, 2);
+  EXPECT_GT(slow.ratio, 1);
+  options.incumbent = nullptr;
   MeasureResult wrong = measurer_->measure(task, matmul_kernel("cheats", "half_precision"), options);
   EXPECT_EQ(wrong.status, MeasureStatus::WrongResult) << show(wrong);
   options.checked_call_seconds = 100;
