@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace tw {
 namespace {
@@ -21,6 +20,12 @@ constexpr double kL1Sets = 64;        // L1 has as many sets as a page has lines
 constexpr double kManyOfASet = 1.25;  // more lines of one set than this many times its ways are lost
 constexpr double kFewRows = 64;       // as many far rows are within reach of the first address cache
 
+// As std::ceil, of what is not negative; without a call.
+double round_up(double value) {
+  auto whole = static_cast<double>(static_cast<i64>(value));
+  return whole < value ? whole + 1 : whole;
+}
+
 // The share of data of this size that is no longer in a cache when it is used again.
 double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
@@ -35,14 +40,14 @@ u32 kept_from(const std::vector<double>& touched, double cache_bytes) {
 
 // Lines of runs that begin with lines.
 double lines_of_runs(const Use& use, u32 level, double element_bytes, double line) {
-  return use.elements[level] / use.run[level] * std::ceil(use.run[level] * element_bytes / line);
+  return use.elements[level] / use.run[level] * round_up(use.run[level] * element_bytes / line);
 }
 
 // The hardware does not read the first line of a run ahead, only those that follow. What share of the lines that the
 // loops from `level` on touch are first ones; 0 if they are all one run.
 double first_lines(const Use& use, u32 level, double element_bytes, double line) {
   bool are_several = use.elements[level] > use.run[level];
-  return are_several ? 1 / std::ceil(use.run[level] * element_bytes / line) : 0;
+  return are_several ? 1 / round_up(use.run[level] * element_bytes / line) : 0;
 }
 
 }  // namespace
@@ -135,7 +140,7 @@ void CacheTraffic::measure_lines(const Operand& operand) {
   const Use& use = *operand.use;
   broken_.clear();
   for (u32 p = 0; p < depth_; ++p) {
-    if (use.moved[p] && extent(p) != 1 && std::fmod(use.stride[p] * operand.element_bytes, line_) != 0)
+    if (use.moved[p] && extent(p) != 1 && !is_multiple(use.stride[p] * operand.element_bytes, line_))
       broken_.push_back(p);
   }
   for (u32 level = 0; level <= depth_; ++level) {
@@ -177,7 +182,7 @@ bool CacheTraffic::is_far_apart(const Operand& operand, const std::vector<BodyRo
     if (!is_far && roles[p] == BodyRole::Unrolled && use.moved[p]) step = std::min(step, use.stride[p]);
   }
   step *= operand.element_bytes;
-  bool begins_lines = std::fmod(step, line_) == 0;
+  bool begins_lines = is_multiple(step, line_);
   return step >= (is_far || !begins_lines ? kFarStep : kFarStepFromL2) &&
          use.run[behind] * operand.element_bytes < kFarStep / 2 && rows > kFewRows;
 }
@@ -191,10 +196,11 @@ double CacheTraffic::room_in_l1(const Operand& operand, u32 level) const {
   while (p > level && !(use.moved[p - 1] && use.stride[p - 1] >= use.run[level])) --p;
   if (p == level) return all * line_;
   double step = use.stride[p - 1] * operand.element_bytes / line_;
-  if (step != std::floor(step)) return all * line_;
-  double of_a_row = std::ceil(use.run[level] * operand.element_bytes / line_), rows = extent(p - 1);
-  auto apart = static_cast<double>(std::gcd(static_cast<i64>(step), static_cast<i64>(kL1Sets)));
-  double of_a_set = std::ceil(rows * apart / kL1Sets) * std::ceil(of_a_row / apart);
+  if (!is_multiple(step, 1)) return all * line_;
+  double of_a_row = round_up(use.run[level] * operand.element_bytes / line_), rows = extent(p - 1);
+  i64 lines_apart = static_cast<i64>(step), power_of_two = lines_apart & -lines_apart;
+  double apart = std::min(static_cast<double>(power_of_two), kL1Sets);  // as many sets lie between two rows
+  double of_a_set = round_up(rows * apart / kL1Sets) * round_up(of_a_row / apart);
   return of_a_set > kManyOfASet * ways ? std::max(all, of_a_set * kL1Sets) * line_ : all * line_;
 }
 

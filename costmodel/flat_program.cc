@@ -54,6 +54,12 @@ bool has_load(const Expr* expr) {
 
 bool is_literal(const Expr* expr) { return expr->kind == Kind::IntImm || expr->kind == Kind::FloatImm; }
 
+void note_moving(const LinearIndex& index, std::bitset<kMaxLoopDepth>& loops) {
+  for (const LinearIndex::Term& term : index.terms()) {
+    if (term.span > 0) loops.set(static_cast<std::size_t>(term.loop));
+  }
+}
+
 int grid_axis(const For* loop) {
   if (loop->loop_kind != LoopKind::Bind) return -1;
   std::optional<ThreadAxis> axis = axis_of(loop);
@@ -81,7 +87,7 @@ void read_annotations(const For* loop, FlatLoop& flat) {
 const FlatProgram& FlatReader::read(const Program& program) {
   program_ = &program;
   flat_.loops.clear(), flat_.buffers.clear(), flat_.stores.clear(), flat_.accesses.clear(), flat_.dims.clear();
-  flat_.chain.clear(), flat_.blocks.clear(), flat_.numbers.clear();
+  flat_.chain.clear(), flat_.blocks.clear(), flat_.numbers.clear(), flat_.terms.clear();
   dim_numbers_.clear(), open_.clear(), reducing_.reset(), open_blocks_.clear();
   index_of_buffer_.assign(program.next_buffer, -1);
   scope_.reset(program.next_var);
@@ -100,7 +106,7 @@ void FlatReader::visit(const Stmt* stmt, const Surroundings& around) {
       return visit_store(static_cast<const Store*>(stmt), around);
     case Kind::If: {
       auto* branch = static_cast<const If*>(stmt);
-      double share = scope_.share(branch->condition, static_cast<int>(open_.size()));
+      double share = scope_.share(branch->condition);
       Surroundings inside = around;
       inside.share = around.share * share;
       visit(branch->then, inside);
@@ -136,19 +142,16 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
 
 void FlatReader::visit_block(const Block* block, const Surroundings& around) {
   if (integer_annotation(block->annotations, "prepack", 0) != 0) return note_prepacked(block);
-  int depth = static_cast<int>(open_.size());
   Surroundings inside = around;
   if (block->predicate) note_predicate(block->predicate, inside);
   double reductions = 1;
   std::bitset<kMaxLoopDepth> before = reducing_;
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const IterVar& iter = block->iters[i];
-    const LinearIndex& value = scope_.bind(iter.var, block->bindings[i], depth);
+    const LinearIndex& value = scope_.bind(iter.var, block->bindings[i]);
     if (iter.kind != IterKind::R) continue;
     reductions *= static_cast<double>(iter.extent);
-    for (int d = 0; d < depth; ++d) {
-      if (value.span[d] > 0) reducing_.set(static_cast<std::size_t>(d));
-    }
+    note_moving(value, reducing_);
   }
   open_blocks_.push_back(block);
   if (block->init) {
@@ -163,7 +166,7 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
 }
 
 void FlatReader::visit_store(const Store* node, const Surroundings& around) {
-  FlatStore store{};
+  FlatStore& store = flat_.stores.emplace_back();
   store.node = node;
   store.first_loop = static_cast<u32>(flat_.chain.size());
   store.depth = static_cast<u32>(open_.size());
@@ -187,7 +190,6 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   if (skipped_) note_skipped(skipped_, store);
   store.accesses = static_cast<u32>(flat_.accesses.size()) - store.first_access;
   group_by_buffer(store);
-  flat_.stores.push_back(store);
 }
 
 void FlatReader::visit_value(const Expr* value, FlatStore& store) {
@@ -243,31 +245,23 @@ void FlatReader::note_prepacked(const Block* block) {
 }
 
 void FlatReader::note_predicate(const Expr* predicate, Surroundings& inside) {
-  int depth = static_cast<int>(open_.size());
   for (const Expr* part : conjuncts_of(predicate)) {
-    FlatCondition condition{.share = scope_.share(part, depth)};
+    FlatCondition condition{.share = scope_.share(part)};
     inside.share *= condition.share;
-    for_each<Var>(part, [&](const Var* var) {
-      scope_.evaluate(var, depth, scratch_);
-      for (int d = 0; d < depth; ++d) {
-        if (scratch_.span[d] > 0) condition.moves.set(static_cast<std::size_t>(d));
-      }
-    });
+    for_each<Var>(part, [&](const Var* var) { note_moving(scope_.index_of(var, scratch_), condition.moves); });
     if (inside.predicate_count < inside.predicates.size()) inside.predicates[inside.predicate_count++] = condition;
   }
 }
 
 void FlatReader::note_skipped(const Select* select, FlatStore& store) {
-  int depth = static_cast<int>(store.depth);
   for (const Expr* part : conjuncts_of(select->condition)) {
-    FlatCondition remainder{.share = scope_.share(part, depth)};
+    FlatCondition remainder{.share = scope_.share(part)};
     for_each<Binary>(part, [&](const Binary* binary) {
       if (binary->op != BinaryOp::FloorMod) return;
-      scope_.evaluate(binary->a, depth, scratch_);
-      auto divisor = static_cast<float>(constant_of(binary->b).value_or(0));
-      for (int d = 0; d < depth; ++d) {
-        bool stays = divisor > 0 && std::fmod(scratch_.coefficient[d], divisor) == 0;  // steps of whole periods
-        if (scratch_.span[d] > 0 && !stays) remainder.moves.set(static_cast<std::size_t>(d));
+      auto divisor = static_cast<double>(constant_of(binary->b).value_or(0));
+      for (const LinearIndex::Term& term : scope_.index_of(binary->a, scratch_).terms()) {
+        bool stays = divisor > 0 && is_multiple(term.coefficient, divisor);  // steps of whole periods
+        if (term.span > 0 && !stays) remainder.moves.set(static_cast<std::size_t>(term.loop));
       }
     });
     if (remainder.moves.any() && store.remainders < store.skip_remainders.size())
@@ -287,16 +281,18 @@ void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bo
   FlatBuffer& known = flat_.buffers[access.buffer];
   if (!known.is_param) widen_home(known);
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    const LinearIndex& index = scope_.index_of(indices[i], static_cast<int>(store.depth), scratch_);
+    const LinearIndex& index = scope_.index_of(indices[i], scratch_);
     access.is_irregular |= index.irregular;
     if (!is_write) add(store.index_ops, index.ops);
     std::size_t first = flat_.numbers.size();
     dim_numbers_.push_back(first);
     flat_.numbers.resize(first + 2 * store.depth);
-    std::copy_n(index.coefficient, index.depth, flat_.numbers.data() + first);
-    std::copy_n(index.span, index.depth, flat_.numbers.data() + first + store.depth);
-    flat_.dims.push_back(
-        {index.irregular ? 0 : index.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr});
+    float *coefficient = flat_.numbers.data() + first, *span = coefficient + store.depth;
+    for (const LinearIndex::Term& term : index.terms())
+      coefficient[term.loop] = term.coefficient, span[term.loop] = term.span;
+    flat_.dims.push_back({index.irregular ? 0 : index.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr,
+                          static_cast<u32>(flat_.terms.size()), static_cast<u32>(index.terms().size())});
+    flat_.terms.insert(flat_.terms.end(), index.terms().begin(), index.terms().end());
   }
   flat_.accesses.push_back(access);
 }

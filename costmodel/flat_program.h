@@ -63,6 +63,7 @@ struct FlatDim {
   double extent;             // of the buffer
   const float* coefficient;  // per chain position of the store's loops
   const float* span;
+  u32 first_term, terms;  // the same, of the loops that move it: FlatProgram::terms
 };
 
 struct FlatAccess {
@@ -113,9 +114,13 @@ struct FlatProgram {
   std::vector<u32> chain;
   std::vector<const Block*> blocks;
   std::vector<float> numbers;  // what FlatDim points to
+  std::vector<LinearIndex::Term> terms;
 
   const FlatLoop& loop_of(const FlatStore& store, u32 position) const {
     return loops[chain[store.first_loop + position]];
+  }
+  std::span<const LinearIndex::Term> terms_of(const FlatDim& dim) const {
+    return {terms.data() + dim.first_term, dim.terms};
   }
   const FlatDim* dims_of(const FlatAccess& access) const { return dims.data() + access.first_dim; }
   // The number of loops of the store's chain outside of which the buffer need not exist; 0 for parameters.

@@ -6,6 +6,7 @@
 #include "dsl/base/check.h"
 
 namespace tw {
+
 const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatStore& store) {
   uses_.clear();
   for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
@@ -27,6 +28,7 @@ const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatSto
     double *elements = numbers_.data() + i * per_use, *run = elements + levels, *stride = run + levels,
            *extents = stride + levels;
     u8* moved = moved_.data() + i * levels;
+    find_steps(program, store.depth, use);
     measure_boxes(program, store.depth, use, elements, run, extents);
     measure_strides(program, store.depth, use, moved, stride);
     use.elements = elements, use.run = run, use.stride = stride, use.extents = extents, use.moved = moved;
@@ -34,21 +36,41 @@ const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatSto
   return uses_;
 }
 
+// In each list the last access comes first, and of an access its last dimension.
+void Footprints::find_steps(const FlatProgram& program, u32 depth, const Use& use) {
+  steps_.clear();
+  steps_of_loop_.assign(depth, -1);
+  for (u32 a = 0; a < use.accesses; ++a) {
+    const FlatDim* dims = program.dims_of(program.accesses[use.first_access + a]);
+    for (u32 i = 0; i < use.rank; ++i) {
+      for (const LinearIndex::Term& term : program.terms_of(dims[i])) {
+        int& first = steps_of_loop_[static_cast<std::size_t>(term.loop)];
+        steps_.push_back({a, i, term.coefficient, term.span, first});
+        first = static_cast<int>(steps_.size()) - 1;
+      }
+    }
+  }
+}
+
+// Inner loops run first, and boxes grow with each.
 void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
                                double* extents) {
-  const FlatAccess* accesses = program.accesses.data() + use.first_access;
-  const FlatDim* dims = program.dims_of(*accesses);
+  const FlatDim* dims = program.dims_of(program.accesses[use.first_access]);
   boxes_.resize(use.accesses);
   for (u32 a = 0; a < use.accesses; ++a) {
-    for (u32 i = 0; i < use.rank; ++i) boxes_[a].low[i] = boxes_[a].high[i] = program.dims_of(accesses[a])[i].constant;
+    const FlatDim* own = program.dims_of(program.accesses[use.first_access + a]);
+    for (u32 i = 0; i < use.rank; ++i) boxes_[a].low[i] = boxes_[a].high[i] = own[i].constant;
   }
-  for (u32 i = 0; i < use.rank; ++i) extents[i] = extent(program, use, i);
+  for (u32 i = 0; i < use.rank; ++i) extents[i] = extent(dims[i], i);
   for (u32 level = depth + 1; level-- > 0;) {
     bool grows = level == depth;
-    for (u32 i = 0; level < depth && i < use.rank; ++i) {
-      if (!grow(program, use, i, level)) continue;
+    for (int at = grows ? -1 : steps_of_loop_[level]; at >= 0; at = steps_[static_cast<std::size_t>(at)].next) {
+      const Step& step = steps_[static_cast<std::size_t>(at)];
+      if (step.span == 0) continue;
       grows = true;
-      extents[i] = extent(program, use, i);
+      Box& box = boxes_[step.access];
+      step.coefficient < 0 ? box.low[step.dimension] -= step.span : box.high[step.dimension] += step.span;
+      extents[step.dimension] = extent(dims[step.dimension], step.dimension);
     }
     if (!grows) {
       elements[level] = elements[level + 1], run[level] = run[level + 1];
@@ -64,47 +86,33 @@ void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use&
   }
 }
 
-// Lets a loop run: the boxes grow along a dimension. Do they?
-bool Footprints::grow(const FlatProgram& program, const Use& use, u32 dimension, u32 loop) {
-  bool grows = false;
-  for (u32 a = 0; a < use.accesses; ++a) {
-    const FlatDim& dim = program.dims_of(program.accesses[use.first_access + a])[dimension];
-    double span = dim.span[loop];
-    if (span == 0) continue;
-    grows = true;
-    if (dim.coefficient[loop] < 0)
-      boxes_[a].low[dimension] -= span;
-    else
-      boxes_[a].high[dimension] += span;
-  }
-  return grows;
-}
-
 // The extent of a dimension of the box around all accesses of the use.
-double Footprints::extent(const FlatProgram& program, const Use& use, u32 dimension) const {
+double Footprints::extent(const FlatDim& dim, u32 dimension) const {
   double low = boxes_[0].low[dimension], high = boxes_[0].high[dimension];
-  for (u32 a = 1; a < use.accesses; ++a) {
+  for (std::size_t a = 1; a < boxes_.size(); ++a) {
     low = std::min(low, boxes_[a].low[dimension]);
     high = std::max(high, boxes_[a].high[dimension]);
   }
-  double shape = program.dims_of(program.accesses[use.first_access])[dimension].extent;
   auto whole = static_cast<double>(static_cast<i64>(high - low + 1.5));
-  return std::clamp(whole, 1.0, std::max(1.0, shape));
+  return std::clamp(whole, 1.0, std::max(1.0, dim.extent));
 }
 
-void Footprints::measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride) {
+// Of each access the last dimension that a loop moves counts, of the accesses the smallest stride.
+void Footprints::measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved,
+                                 double* stride) const {
+  const FlatDim* dims = program.dims_of(program.accesses[use.first_access]);
+  double inside[kMaxRank], elements = 1;
+  for (u32 i = use.rank; i-- > 0; elements *= dims[i].extent) inside[i] = elements;
   for (u32 p = 0; p < depth; ++p) {
     stride[p] = 0;
-    for (u32 a = use.first_access; a < use.first_access + use.accesses; ++a) {
-      const FlatDim* dims = program.dims_of(program.accesses[a]);
-      double inside = 1;
-      for (u32 i = use.rank; i-- > 0; inside *= dims[i].extent) {
-        double step = std::fabs(dims[i].coefficient[p]) * inside;
-        if (step == 0) continue;
-        moved[p] = 1;
-        stride[p] = stride[p] == 0 ? step : std::min(stride[p], step);
-        break;
-      }
+    u32 seen = use.accesses;  // the access whose last dimension is known
+    for (int at = steps_of_loop_[p]; at >= 0; at = steps_[static_cast<std::size_t>(at)].next) {
+      const Step& step = steps_[static_cast<std::size_t>(at)];
+      if (step.coefficient == 0 || step.access == seen) continue;
+      seen = step.access;
+      moved[p] = 1;
+      double length = std::fabs(static_cast<double>(step.coefficient)) * inside[step.dimension];
+      stride[p] = stride[p] == 0 ? length : std::min(stride[p], length);
     }
   }
 }

@@ -29,21 +29,30 @@ class Footprints {
   const std::vector<Use>& of(const FlatProgram& program, const FlatStore& store);
 
  private:
-  void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
-                     double* extents);
-  bool grow(const FlatProgram& program, const Use& use, u32 dimension, u32 loop);
-  double extent(const FlatProgram& program, const Use& use, u32 dimension) const;
-  static void measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride);
-
+  // How one loop moves one index of an access; those of a loop are a list.
+  struct Step {
+    u32 access, dimension;
+    float coefficient, span;
+    int next;  // in steps_, or -1
+  };
   // Lowest and highest index per dimension.
   static constexpr u32 kMaxRank = 32;
   struct Box {
     double low[kMaxRank], high[kMaxRank];
   };
+  void find_steps(const FlatProgram& program, u32 depth, const Use& use);
+  void measure_boxes(const FlatProgram& program, u32 depth, const Use& use, double* elements, double* run,
+                     double* extents);
+  void measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved, double* stride) const;
+  double extent(const FlatDim& dim, u32 dimension) const;
+
   std::vector<Use> uses_;
-  std::vector<Box> boxes_;  // per access of the use at hand
   std::vector<double> numbers_;
   std::vector<u8> moved_;
+  // Of the use at hand.
+  std::vector<Box> boxes_;  // per access
+  std::vector<Step> steps_;
+  std::vector<int> steps_of_loop_;  // the first one, by chain position
 };
 
 }  // namespace tw

@@ -6,56 +6,61 @@
 namespace tw {
 namespace {
 
-// `from` is over the same loops or over outer ones of them.
 void add_scaled(LinearIndex& to, const LinearIndex& from, double factor) {
   to.constant += factor * from.constant;
   to.irregular |= from.irregular;
   add(to.ops, from.ops);
-  for (int d = 0; d < from.depth; ++d) {
-    to.coefficient[d] += static_cast<float>(factor) * from.coefficient[d];
-    to.span[d] += static_cast<float>(std::fabs(factor)) * from.span[d];
+  auto times = static_cast<float>(factor), length = std::fabs(times);
+  if (to.count == 0) {
+    for (const LinearIndex::Term& term : from.terms())
+      to.storage[static_cast<std::size_t>(to.count++)] = {term.loop, times * term.coefficient, length * term.span};
+    return;
+  }
+  for (const LinearIndex::Term& term : from.terms()) {
+    LinearIndex::Term& sum = to.term(term.loop);
+    sum.coefficient += times * term.coefficient;
+    sum.span += length * term.span;
   }
 }
 
 void scale(LinearIndex& index, double factor) {
   index.constant *= factor;
-  for (int d = 0; d < index.depth; ++d) {
-    index.coefficient[d] *= static_cast<float>(factor);
-    index.span[d] *= static_cast<float>(std::fabs(factor));
+  for (LinearIndex::Term& term : index.terms()) {
+    term.coefficient *= static_cast<float>(factor);
+    term.span *= static_cast<float>(std::fabs(factor));
   }
 }
-
-bool is_multiple(float value, i64 of) { return std::fmod(value, static_cast<float>(of)) == 0; }
 
 // Steps that are smaller than the divisor become average slopes; what moves less than the divisor disappears.
 void divide(LinearIndex& index, i64 by) {
   index.constant = std::floor(index.constant / static_cast<double>(by));
-  for (int d = 0; d < index.depth; ++d) {
-    float span = index.span[d] / static_cast<float>(by);
-    index.span[d] = is_multiple(index.coefficient[d], by) ? span : std::floor(span);
-    index.coefficient[d] = index.span[d] > 0 ? index.coefficient[d] / static_cast<float>(by) : 0;
+  for (LinearIndex::Term& term : index.terms()) {
+    float span = term.span / static_cast<float>(by);
+    term.span = is_multiple(term.coefficient, static_cast<double>(by)) ? span : std::floor(span);
+    term.coefficient = term.span > 0 ? term.coefficient / static_cast<float>(by) : 0;
   }
 }
 
 // No loop, and not all loops together, move the index by more than `limit`. Inner loops take their part first.
 void limit_span(LinearIndex& index, double limit) {
-  for (int d = index.depth; d-- > 0;) {
-    index.span[d] = std::min(index.span[d], static_cast<float>(limit));
-    limit -= index.span[d];
+  for (int i = index.count; i-- > 0;) {
+    float& span = index.terms()[static_cast<std::size_t>(i)].span;
+    span = std::min(span, static_cast<float>(limit));
+    limit -= span;
   }
 }
 
 void take_modulo(LinearIndex& index, i64 by) {
   if (index.lowest() >= 0 && index.highest() < static_cast<double>(by)) return;
   index.constant = index.constant - std::floor(index.constant / static_cast<double>(by)) * static_cast<double>(by);
-  for (int d = 0; d < index.depth; ++d) {
-    if (is_multiple(index.coefficient[d], by)) index.coefficient[d] = index.span[d] = 0;
+  for (LinearIndex::Term& term : index.terms()) {
+    if (is_multiple(term.coefficient, static_cast<double>(by))) term.coefficient = term.span = 0;
   }
   limit_span(index, static_cast<double>(by - 1));
 }
 
 bool is_fixed(const LinearIndex& index) {
-  return std::all_of(index.span, index.span + index.depth, [](float span) { return span == 0; });
+  return std::ranges::all_of(index.terms(), [](const LinearIndex::Term& term) { return term.span == 0; });
 }
 
 void take_quotient(BinaryOp op, LinearIndex& index, const LinearIndex& divisor) {
@@ -109,33 +114,40 @@ Op op_of(BinaryOp op, DType operands) {
   }
 }
 
-void LinearIndex::clear(int new_depth) {
+LinearIndex::Term& LinearIndex::term(int loop) {
+  int at = count;
+  while (at > 0 && storage[static_cast<std::size_t>(at - 1)].loop >= loop) --at;
+  Term* place = storage.data() + at;
+  if (at < count && place->loop == loop) return *place;
+  std::copy_backward(place, storage.data() + count, storage.data() + count + 1);
+  ++count;
+  return *place = {loop, 0, 0};
+}
+
+void LinearIndex::clear() {
   constant = 0;
   irregular = false;
-  depth = new_depth;
   ops = {};
-  std::fill_n(coefficient, depth, 0.0f);
-  std::fill_n(span, depth, 0.0f);
+  count = 0;
 }
 
 void LinearIndex::copy(const LinearIndex& other) {
   constant = other.constant;
   irregular = other.irregular;
-  depth = other.depth;
   ops = other.ops;
-  std::copy_n(other.coefficient, depth, coefficient);
-  std::copy_n(other.span, depth, span);
+  count = other.count;
+  std::ranges::copy(other.terms(), storage.begin());
 }
 
 double LinearIndex::lowest() const {
   double sum = constant;
-  for (int d = 0; d < depth; ++d) sum -= coefficient[d] < 0 ? span[d] : 0;
+  for (const Term& term : terms()) sum -= term.coefficient < 0 ? term.span : 0;
   return sum;
 }
 
 double LinearIndex::highest() const {
   double sum = constant;
-  for (int d = 0; d < depth; ++d) sum += coefficient[d] > 0 ? span[d] : 0;
+  for (const Term& term : terms()) sum += term.coefficient > 0 ? term.span : 0;
   return sum;
 }
 
@@ -153,11 +165,11 @@ void LinearScope::bind_loop(const Var* var, int position, i64 extent) {
   meaning(var) = {Meaning::Tag::Loop, position, static_cast<float>(extent - 1)};
 }
 
-void LinearScope::bind_zero(const Var* var) { value_of(var).clear(0); }
+void LinearScope::bind_zero(const Var* var) { value_of(var).clear(); }
 
-const LinearIndex& LinearScope::bind(const Var* var, const Expr* value, int depth) {
+const LinearIndex& LinearScope::bind(const Var* var, const Expr* value) {
   LinearIndex& index = value_of(var);
-  evaluate(value, depth, index);
+  evaluate(value, index);
   return index;
 }
 
@@ -170,16 +182,16 @@ LinearIndex& LinearScope::value_of(const Var* var) {
   return values_[static_cast<std::size_t>(known.index)];
 }
 
-const LinearIndex& LinearScope::index_of(const Expr* expr, int depth, LinearIndex& memory) const {
+const LinearIndex& LinearScope::index_of(const Expr* expr, LinearIndex& memory) const {
   u32 id = expr->kind == Kind::Var ? static_cast<const Var*>(expr)->id : static_cast<u32>(meanings_.size());
   if (id < meanings_.size() && meanings_[id].tag == Meaning::Tag::Value)
     return values_[static_cast<std::size_t>(meanings_[id].index)];
-  evaluate(expr, depth, memory);
+  evaluate(expr, memory);
   return memory;
 }
 
-void LinearScope::evaluate(const Expr* expr, int depth, LinearIndex& out) const {
-  out.clear(depth);
+void LinearScope::evaluate(const Expr* expr, LinearIndex& out) const {
+  out.clear();
   add_to(expr, 1, out);
 }
 
@@ -204,8 +216,9 @@ void LinearScope::add_to(const Expr* expr, double factor, LinearIndex& out) cons
 void LinearScope::add_variable(u32 id, double factor, LinearIndex& out) const {
   Meaning known = id < meanings_.size() ? meanings_[id] : Meaning{};
   if (known.tag == Meaning::Tag::Loop) {
-    out.coefficient[known.index] += static_cast<float>(factor);
-    out.span[known.index] += static_cast<float>(std::fabs(factor)) * known.span;
+    LinearIndex::Term& term = out.term(known.index);
+    term.coefficient += static_cast<float>(factor);
+    term.span += static_cast<float>(std::fabs(factor)) * known.span;
   } else if (known.tag == Meaning::Tag::Value) {
     add_scaled(out, values_[static_cast<std::size_t>(known.index)], factor);
   }
@@ -229,8 +242,8 @@ void LinearScope::add_binary(const Binary* expr, double factor, LinearIndex& out
   if (expr->op == BinaryOp::Mul && variable && number && moves(variable->id))
     return add_variable(variable->id, factor * static_cast<double>(number->value), out);
   LinearIndex a, b;
-  evaluate(expr->a, out.depth, a);
-  evaluate(expr->b, out.depth, b);
+  evaluate(expr->a, a);
+  evaluate(expr->b, b);
   if (expr->op == BinaryOp::FloorDiv || expr->op == BinaryOp::FloorMod)
     take_quotient(expr->op, a, b);
   else
@@ -238,15 +251,15 @@ void LinearScope::add_binary(const Binary* expr, double factor, LinearIndex& out
   add_scaled(out, a, factor);
 }
 
-double LinearScope::share(const Expr* condition, int depth) const {
-  if (auto* unary = as<Unary>(condition)) return unary->op == UnaryOp::Not ? 1 - share(unary->value, depth) : 1;
+double LinearScope::share(const Expr* condition) const {
+  if (auto* unary = as<Unary>(condition)) return unary->op == UnaryOp::Not ? 1 - share(unary->value) : 1;
   auto* binary = as<Binary>(condition);
   if (!binary) return 1;
-  if (binary->op == BinaryOp::And) return share(binary->a, depth) * share(binary->b, depth);
-  if (binary->op == BinaryOp::Or) return 1 - (1 - share(binary->a, depth)) * (1 - share(binary->b, depth));
+  if (binary->op == BinaryOp::And) return share(binary->a) * share(binary->b);
+  if (binary->op == BinaryOp::Or) return 1 - (1 - share(binary->a)) * (1 - share(binary->b));
   LinearIndex difference, b;
-  evaluate(binary->a, depth, difference);
-  evaluate(binary->b, depth, b);
+  evaluate(binary->a, difference);
+  evaluate(binary->b, b);
   add_scaled(difference, b, -1);
   if (difference.irregular) return 1;
   double low = difference.lowest(), high = difference.highest(), points = high - low + 1;

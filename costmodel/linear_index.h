@@ -3,6 +3,7 @@
 // (dsl/analysis/affine.h proves).
 #pragma once
 #include <array>
+#include <span>
 #include <vector>
 
 #include "dsl/ir/program.h"
@@ -39,18 +40,30 @@ void add(OpCounts& to, const OpCounts& from);
 // The kind of a binary operation on operands of a type.
 Op op_of(BinaryOp op, DType operands);
 
-// By chain position d of a loop (0 = outermost): coefficient[d] is what one step adds on average, span[d] >= 0 how far
-// the index moves while the loop runs through its range. Only the first `depth` entries mean anything; the others are
-// 0.
+// For whole numbers, as std::fmod(value, of) == 0, which takes ten times as long.
+inline bool is_multiple(double value, double of) {
+  return static_cast<double>(static_cast<i64>(value / of)) * of == value;
+}
+
+// A constant and a term for each loop that moves the index, outermost first.
 struct LinearIndex {
+  struct Term {
+    int loop;           // its position in the chain, 0 = outermost
+    float coefficient;  // what one step adds on average
+    float span;         // >= 0: how far the index moves while the loop runs through its range
+  };
   double constant = 0;
   bool irregular = false;  // depends on data
-  int depth = 0;
-  OpCounts ops;  // that computing it takes
-  float coefficient[kMaxLoopDepth];
-  float span[kMaxLoopDepth];
+  OpCounts ops;            // that computing it takes
+  int count = 0;           // of terms
+  std::array<Term, kMaxLoopDepth> storage;
 
-  void clear(int new_depth);
+  LinearIndex() {}  // leaves terms as they are: clear() comes first
+  std::span<Term> terms() { return {storage.data(), static_cast<std::size_t>(count)}; }
+  std::span<const Term> terms() const { return {storage.data(), static_cast<std::size_t>(count)}; }
+  // Makes a term without movement where the loop has none.
+  Term& term(int loop);
+  void clear();
   void copy(const LinearIndex& other);
   double lowest() const;
   double highest() const;
@@ -64,13 +77,12 @@ class LinearScope {
   void bind_loop(const Var* var, int position, i64 extent);
   void bind_zero(const Var* var);  // a loop of one iteration
   // Gives an iter its value, in which it does not occur itself. The result is valid until the next iter is bound.
-  const LinearIndex& bind(const Var* var, const Expr* value, int depth);
-  // The index over loops at positions below `depth`.
-  void evaluate(const Expr* expr, int depth, LinearIndex& out) const;
-  // The same, where it lies if it is the value of an iter, which may be over fewer loops, or in `memory`.
-  const LinearIndex& index_of(const Expr* expr, int depth, LinearIndex& memory) const;
+  const LinearIndex& bind(const Var* var, const Expr* value);
+  void evaluate(const Expr* expr, LinearIndex& out) const;
+  // The same, where it lies if it is the value of an iter, or in `memory`.
+  const LinearIndex& index_of(const Expr* expr, LinearIndex& memory) const;
   // The estimated share of points of the loops at which a condition holds, in [0, 1]; bounds are taken as independent.
-  double share(const Expr* condition, int depth) const;
+  double share(const Expr* condition) const;
 
  private:
   struct Meaning {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dsl/base/rng.h"
 #include "dsl/ir/build.h"
 
@@ -49,19 +51,22 @@ TEST_F(LinearIndices, AreExactWhereTheyAreAffine) {
     const Expr* direct = affine(rng, 3);
     // The same as the value of an iter, times a number.
     const Var* iter = build_.var(static_cast<u32>(kDepth), "v");
-    scope_.bind(iter, direct, kDepth);
+    scope_.bind(iter, direct);
     const Expr* times = build_.binary(BinaryOp::Mul, iter, build_.integer(3));
     LinearIndex index, of_iter;
-    scope_.evaluate(direct, kDepth, index);
-    scope_.evaluate(times, kDepth, of_iter);
+    scope_.evaluate(direct, index);
+    scope_.evaluate(times, of_iter);
     ASSERT_FALSE(index.irregular || of_iter.irregular);
     std::vector<i64> at;
     for (i64 extent : kExtents) at.push_back(rng.below(extent));
     double found = index.constant, found_of_iter = of_iter.constant;
-    for (int d = 0; d < kDepth; ++d) {
-      found += index.coefficient[d] * static_cast<double>(at[static_cast<std::size_t>(d)]);
-      found_of_iter += of_iter.coefficient[d] * static_cast<double>(at[static_cast<std::size_t>(d)]);
-    }
+    auto step = [&](const LinearIndex::Term& t) {
+      return static_cast<double>(t.coefficient) * static_cast<double>(at[static_cast<std::size_t>(t.loop)]);
+    };
+    for (const LinearIndex::Term& term : index.terms()) found += step(term);
+    for (const LinearIndex::Term& term : of_iter.terms()) found_of_iter += step(term);
+    auto is_outer = [](const LinearIndex::Term& a, const LinearIndex::Term& b) { return a.loop < b.loop; };
+    EXPECT_TRUE(std::ranges::is_sorted(index.terms(), is_outer)) << seed;
     EXPECT_EQ(found, static_cast<double>(value(direct, at))) << seed;
     EXPECT_EQ(found_of_iter, 3 * found) << seed;
   }
@@ -70,11 +75,11 @@ TEST_F(LinearIndices, AreExactWhereTheyAreAffine) {
 // Models see a loop of one iteration as one that moves nothing.
 TEST_F(LinearIndices, TimesANumberWhatStandsStillHasNoStep) {
   LinearIndex index;
-  scope_.evaluate(build_.binary(BinaryOp::Mul, loops_[1], build_.integer(16)), kDepth, index);
-  EXPECT_EQ(index.coefficient[1], 0);
-  scope_.evaluate(build_.binary(BinaryOp::Mul, loops_[2], build_.integer(16)), kDepth, index);
-  EXPECT_EQ(index.coefficient[2], 16);
-  EXPECT_EQ(index.span[2], 96);
+  scope_.evaluate(build_.binary(BinaryOp::Mul, loops_[1], build_.integer(16)), index);
+  EXPECT_EQ(index.term(1).coefficient, 0);
+  scope_.evaluate(build_.binary(BinaryOp::Mul, loops_[2], build_.integer(16)), index);
+  EXPECT_EQ(index.term(2).coefficient, 16);
+  EXPECT_EQ(index.term(2).span, 96);
 }
 
 }  // namespace
