@@ -12,6 +12,7 @@
 #include "bench/list_of.h"
 #include "bench/simulated.h"
 #include "costmodel/make_model.h"
+#include "dsl/base/text.h"
 #include "sampler/search/task_state.h"
 
 namespace tw::bench {
@@ -148,7 +149,7 @@ int main(int count, char** words) {
   app.add_option("--trials", options.trials, "for each task");
   app.add_option("--seed", options.seed, "of the search");
   app.add_option("--threads", options.threads, "of the search");
-  app.add_option("--model", options.model, "cost model: " + tw::model_names());
+  app.add_option("--model", options.model, "cost model: " + tw::join(tw::model_names(), ", "));
   app.add_option("--rules", options.rules, "a rule set instead of the list's");
   app.add_option("--task", options.task, "only this task");
   app.add_option("--count", options.count, "candidates whose cost is measured, for each task");

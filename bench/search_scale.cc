@@ -17,6 +17,7 @@
 #include "bench/simulated.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/clock.h"
+#include "dsl/base/text.h"
 
 namespace tw::bench {
 namespace {
@@ -141,7 +142,7 @@ int main(int count, char** words) {
   app.add_option("--more", options.more, "trials of each task, beyond those that are stored");
   app.add_option("--seconds", options.seconds, "limit of the run");
   app.add_option("--every", options.every, "trials between two rows")->check(CLI::PositiveNumber);
-  app.add_option("--model", options.model, "cost model: " + tw::model_names());
+  app.add_option("--model", options.model, "cost model: " + tw::join(tw::model_names(), ", "));
   app.add_option("--threads", options.threads, "of the search");
   app.add_option("--database", options.database, "a file that is kept and resumed from; default: a new one");
   app.add_option("--records", options.records, "number of trials that are stored in the database before the run");

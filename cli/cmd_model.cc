@@ -122,7 +122,7 @@ int measure_data(const Options& options) {
 
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
-  if (!is_model_name("--model", options.model, model_names()) || !may_become_model_file(options.output)) return Usage;
+  if (!is_model_name("--model", options.model) || !may_become_model_file(options.output)) return Usage;
   if (!learns(options.model)) return say(cat("--model: `", options.model, "` learns nothing")), Usage;
   MadeModel made = make_model(options.model, model_columns(options.model), 0);
   if (!made.model) return say(made.note), Environment;
@@ -220,7 +220,7 @@ int evaluate_all(const Options& options) {
   std::vector<std::string> names = split(options.models, ',');
   if (names.empty()) return say("--models: name one"), Usage;
   for (const std::string& name : names) {
-    if (!is_model_name("--models", name, model_names())) return Usage;
+    if (!is_model_name("--models", name)) return Usage;
   }
   std::map<FeatureKind, ModelData> by_kind;  // of the same candidates
   std::string standard = make_model("auto", model_columns("auto"), 0).model->name();
@@ -341,14 +341,14 @@ int run_model(int count, char** words) {
   app.add_option("FILE", options.files,
                  "databases with records, or records that `db export` wrote (.jsonl, .jsonl.gz); none: those that come "
                  "with tracewright; show: the file of a model");
-  app.add_option("--models", options.models, cat("eval: of ", model_names()));
+  app.add_option("--models", options.models, cat("eval: of ", join(model_names(), ", ")));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
   app.add_option("--recall", options.recall,
                  "eval: k of the column recall@k: the share of the k fastest among the k scored best")
       .range(1, 1000000);
   app.add_option("--effort", options.effort, "eval: `full`, or `round`: what a search takes between two batches");
-  app.add_option("--model", options.model, cat("train: ", model_names()));
+  app.add_option("--model", options.model, cat("train: ", join(model_names(), ", ")));
   app.add_option("--output", options.output, "train: the file of the model; data: the database");
   app.add_option("--programs", options.programs, "data: different ones of each task").range(2, 1000000);
   app.add_flag("--json", options.json, "print JSON");

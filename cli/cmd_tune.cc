@@ -36,7 +36,7 @@ namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string file, database, rules, strategy, model = "auto", objective = "usual", model_file, transfer, output;
+  std::string file, database, rules, strategy, model, objective, model_file, transfer, output;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -346,7 +346,7 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_fl
   if (feature_kind_of(tuning.cost_model) != FeatureKind::Stores)
     return refuse(cat("a global model goes by stores, and the cost model `", tuning.cost_model, "` does not"));
   if (tuning.objective == Objective::Regression)
-    return refuse("a global model has learned the order, and --objective is regression");
+    return refuse("a global model has learned the order, and the objective is regression");
   if (is_shipped && is_device(list.tasks[0].target))
     return refuse("the model that comes with tracewright is for processors");
   MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
@@ -360,20 +360,27 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_fl
 
 // Some strategies propose what they do without a model. With --model-file one learns and is written all the same.
 void say_unused_model(const Options& options, const SearchChoice& search) {
-  bool is_asked = (options.model != "auto" && options.model != "random") || options.objective != "usual";
-  bool is_used = plan_of(search).kind->has_scores || search.strategy == "reference" || !options.model_file.empty();
+  bool is_model = !options.model.empty() && options.model != "auto" && options.model != "random";
+  bool is_asked = is_model || (!options.objective.empty() && options.objective != "usual");
+  bool is_used = plan_of(search).kind->uses_model || !options.model_file.empty();
   if (is_asked && !is_used)
     say(cat("the strategy `", search.strategy, "` asks no cost model, so --model and --objective change nothing"));
 }
 
 bool check_objective(const std::string& name) {
   if (parse_objective(name)) return true;
-  say(cat("--objective: expected ", objective_names(), ", found `", name, "`"));
+  say(cat("--objective: expected ", join(objective_names(), ", "), ", found `", name, "`"));
   return false;
 }
 
+// What the command line says, else what the list says, else what counts if nothing is said.
+std::string first_of(const std::string& flag, const std::string& listed, const std::string& otherwise) {
+  return !flag.empty() ? flag : !listed.empty() ? listed : otherwise;
+}
+
 int tune_list(const Options& options) {
-  if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
+  if (!options.model.empty() && !is_model_name("--model", options.model)) return Usage;
+  if (!options.objective.empty() && !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list =
       open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites);
   if (!list) return Usage;
@@ -383,21 +390,23 @@ int tune_list(const Options& options) {
               : options.trials > 0 || options.more > 0 ? 0
                                                        : given.total_trials.value;
   bool has_total_alone = total > 0 && options.trials == 0 && !given.trials.given;
-  TuneOptions tuning{.trials = options.trials > 0 ? options.trials
-                               : has_total_alone  ? total
-                                                  : given.trials.value,
-                     .total_trials = total,
-                     .min_gain = options.min_gain.value_or(given.min_gain.value),
-                     .more = options.more,
-                     .seconds = options.seconds > 0 ? options.seconds : given.seconds.value,
-                     .seed = options.seed.value_or(given.seed.value),
-                     .threads = options.threads,
-                     .rules = given.rules.value,
-                     .search = choice_of(given.search),
-                     .cost_model = options.model,
-                     .objective = *parse_objective(options.objective),
-                     .replay_measurements = options.replay_measurements};
-  std::optional<std::string> model = read_model_file(options.model_file, options.model, plan_of(tuning.search).models);
+  TuneOptions tuning{
+      .trials = options.trials > 0 ? options.trials
+                : has_total_alone  ? total
+                                   : given.trials.value,
+      .total_trials = total,
+      .min_gain = options.min_gain.value_or(given.min_gain.value),
+      .more = options.more,
+      .seconds = options.seconds > 0 ? options.seconds : given.seconds.value,
+      .seed = options.seed.value_or(given.seed.value),
+      .threads = options.threads,
+      .rules = given.rules.value,
+      .search = choice_of(given.search),
+      .cost_model = first_of(options.model, given.search.model.value, model_names()[0]),
+      .objective = *parse_objective(first_of(options.objective, given.search.objective.value, objective_names()[0])),
+      .replay_measurements = options.replay_measurements};
+  std::optional<std::string> model =
+      read_model_file(options.model_file, tuning.cost_model, plan_of(tuning.search).models);
   if (!model) return Usage;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
   if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
@@ -446,9 +455,9 @@ int run_tune(int count, char** words) {
   app.add_option("--seconds", options.seconds, "limit of this run").positive();
   app.add_option("--threads", options.threads, "threads of the search; 0 = what this process may use").range(0, 1024);
   app.add_option("--seed", options.seed, "of the search");
-  app.add_option("--model", options.model, "cost model: " + model_names());
+  app.add_option("--model", options.model, "cost model, instead of the list's `search`: " + join(model_names(), ", "));
   app.add_option("--objective", options.objective,
-                 cat("what the cost model learns, ", objective_names(),
+                 cat("what the cost model learns, instead of the list's `search`, ", join(objective_names(), ", "),
                      ": what it was made for, the order of a task's "
                      "candidates, or their speed"));
   app.add_option("--model-file", options.model_file,

@@ -9,13 +9,12 @@
 #include "runtime/console/output.h"
 
 namespace tw::cli {
-bool is_model_name(const std::string& option, const std::string& name, const std::string& known) {
-  std::vector<std::string> names = split(known, ',');
-  for (std::string& word : names) word.erase(0, word.find_first_not_of(' '));
+bool is_model_name(const std::string& option, const std::string& name) {
+  std::vector<std::string> names = model_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return true;
   std::string near = closest(name, names);
   say(cat(option, ": no cost model `", name, "`; ",
-          near.empty() ? cat("there are ", known) : cat("did you mean `", near, "`?")));
+          near.empty() ? cat("there are ", join(names, ", ")) : cat("did you mean `", near, "`?")));
   return false;
 }
 

@@ -5,8 +5,8 @@
 
 namespace tw::cli {
 
-// False after a message that names the option: no such name in `known` ("mlp, tree").
-bool is_model_name(const std::string& option, const std::string& name, const std::string& known);
+// False after a message that names the option: there is no such cost model.
+bool is_model_name(const std::string& option, const std::string& name);
 
 // False after a message: there is a file of that name which is no saved model, and is not to be lost.
 bool may_become_model_file(const std::string& path);

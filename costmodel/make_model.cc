@@ -84,7 +84,7 @@ MadeModel make_one(std::string_view name, int columns, u64 seed, const ModelOpti
   }
   const std::string near = closest(std::string(name), names);
   return {nullptr, cat("unknown cost model `", name, "`", near.empty() ? "" : cat("; did you mean `", near, "`?"),
-                       " (there are: ", model_names(), ")")};
+                       " (there are: ", join(model_names(), ", "), ")")};
 }
 
 }  // namespace
@@ -121,10 +121,10 @@ bool learns(std::string_view name) {
 
 int model_columns(std::string_view name) { return columns_of(feature_kind_of(name)); }
 
-std::string model_names() {
+std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const Row& row : models) names.push_back(row.name);
-  return join(names, ", ");
+  return names;
 }
 
 }  // namespace tw

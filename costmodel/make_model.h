@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "costmodel/cost_model.h"
 #include "costmodel/feature_kind.h"
@@ -34,7 +35,7 @@ FeatureKind feature_kind_of(std::string_view name);
 int model_columns(std::string_view name);
 bool learns(std::string_view name);  // from measured candidates; false: it is the same whatever was measured
 
-// "auto, mlp, treegru, ..."
-std::string model_names();
+// auto, mlp, treegru, ...
+std::vector<std::string> model_names();
 
 }  // namespace tw

@@ -1,10 +1,18 @@
 #include "costmodel/model_bytes.h"
 
+#include "dsl/ir/compare.h"
+
 namespace tw {
 namespace {
 
 constexpr std::string_view magic = "tracewright model";
-constexpr i64 version = 1;
+constexpr i64 version = 2;
+
+std::string bytes_of(const Hash128& hash) {
+  std::string bytes(sizeof hash, '\0');
+  std::memcpy(bytes.data(), &hash, sizeof hash);
+  return bytes;
+}
 
 }  // namespace
 
@@ -12,6 +20,11 @@ ModelWriter::ModelWriter(std::string_view kind, int columns) : bytes_(magic) {
   put(version);
   put_text(kind);
   put(static_cast<i64>(columns));
+}
+
+std::string ModelWriter::take() {
+  bytes_ += bytes_of(hash_bytes(bytes_));
+  return std::move(bytes_);
 }
 
 bool ModelReader::get_text(std::string_view& text) {
@@ -23,6 +36,7 @@ bool ModelReader::get_text(std::string_view& text) {
 }
 
 Status ModelReader::header(std::string_view kind, int columns) {
+  std::string_view whole = bytes_;
   if (!bytes_.starts_with(magic)) return reject("these bytes are no saved cost model");
   bytes_.remove_prefix(magic.size());
   i64 found_version = 0, found_columns = 0;
@@ -32,6 +46,10 @@ Status ModelReader::header(std::string_view kind, int columns) {
     return reject("the saved model has format {0}, this program reads format {1}; train it again", found_version,
                   version);
   }
+  if (bytes_.size() < sizeof(Hash128)) return damaged_model();
+  bytes_.remove_suffix(sizeof(Hash128));
+  std::string_view written = whole.substr(0, whole.size() - sizeof(Hash128));
+  if (whole.substr(written.size()) != bytes_of(hash_bytes(written))) return damaged_model();
   if (!get_text(found_kind) || !get(found_columns)) return damaged_model();
   if (found_kind != kind) return reject("the saved model is of another kind than {a}", Str(kind));
   if (found_columns != columns) {
@@ -51,6 +69,6 @@ std::optional<ModelHeader> model_header(std::string_view bytes) {
   return out;
 }
 
-Reject damaged_model() { return reject("the saved model is damaged: its bytes end too early or too late"); }
+Reject damaged_model() { return reject("the saved model is damaged: its bytes are not those that were written"); }
 
 }  // namespace tw

@@ -1,6 +1,6 @@
 // The byte form of saved models: a header (format, version, kind of model, columns), then numbers
-// in the byte order of the machine. Used by save() and load() of the models. Model bytes are a
-// cache of what the records say: a model of another version is not converted but trained anew.
+// in the byte order of the machine, at the end a hash of all that. Used by save() and load() of the models. Model bytes
+// are a cache of what the records say: a model of another version is not converted but trained anew.
 #pragma once
 #include <cstring>
 #include <optional>
@@ -24,7 +24,7 @@ class ModelWriter {
     put(static_cast<i64>(text.size()));
     bytes_.append(text);
   }
-  std::string take() { return std::move(bytes_); }
+  std::string take();  // with the hash
 
  private:
   std::string bytes_;
@@ -33,7 +33,7 @@ class ModelWriter {
 class ModelReader {
  public:
   explicit ModelReader(std::string_view bytes) : bytes_(bytes) {}
-  // Rejects unless the bytes start with the header of that kind of model.
+  // Rejects unless the bytes start with the header of that kind of model, and their hash fits.
   Status header(std::string_view kind, int columns);
   // Reads one value; false, and nothing read, if the bytes end before it.
   template <class T>
@@ -59,7 +59,7 @@ struct ModelHeader {
 };
 std::optional<ModelHeader> model_header(std::string_view bytes);
 
-// The reject for bytes that end too early or go on too long.
+// The reject for bytes that are not those which were written.
 Reject damaged_model();
 
 }  // namespace tw

@@ -40,7 +40,7 @@ void add_pairs(const Learned& data, std::span<const float> scores, std::span<con
 
 }  // namespace
 
-std::string objective_names() { return join(names, ", "); }
+std::vector<std::string> objective_names() { return {std::begin(names), std::end(names)}; }
 
 std::optional<Objective> parse_objective(std::string_view name) {
   const auto at = std::find(names.begin(), names.end(), name);

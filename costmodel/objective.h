@@ -14,8 +14,8 @@ namespace tw {
 // Usual: what each model was made for (tree: regression, the others: rank). Rank: the order within a group. Regression:
 // the relative speed itself.
 enum class Objective : u8 { Usual, Rank, Regression };
-// "usual, rank, regression"
-std::string objective_names();
+// usual, rank, regression
+std::vector<std::string> objective_names();
 std::optional<Objective> parse_objective(std::string_view name);
 
 // Candidates to learn from; views of arrays that somebody else owns.

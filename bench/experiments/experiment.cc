@@ -34,8 +34,7 @@ void decode_count(const Item& item, T& out) {
 
 void decode_model(const Item& item, std::string& out) {
   decode_name(item, out);
-  std::vector<std::string> names = split(model_names(), ',');
-  for (std::string& name : names) name.erase(0, name.find_first_not_of(' '));
+  std::vector<std::string> names = model_names();
   if (!out.empty() && std::ranges::find(names, out) == names.end())
     item.expected("a cost model", yaml::suggestion(out, names));
 }
@@ -46,7 +45,7 @@ void decode_objective(const Item& item, Objective& out) {
   if (std::optional<Objective> found = parse_objective(name)) {
     out = *found;
   } else {
-    item.expected(objective_names());
+    item.expected(join(objective_names(), ", "));
   }
 }
 
@@ -55,6 +54,8 @@ void decode_choice(const Item& item, SearchChoice& out) {
   decode_search(item, entry);
   out = choice_of(entry);  // before defaults are filled in: nothing is transferred where the arm does not say so
   check_search(entry, "", item.diagnostics);
+  for (const Located<std::string>* said : {&entry.model, &entry.objective})
+    if (said->given) item.diagnostics.error(said->span, "an arm names its cost model and objective beside `search`");
 }
 
 const std::vector<Key<Arm>>& arm_keys() {

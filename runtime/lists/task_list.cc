@@ -347,7 +347,7 @@ void check_epilogue(const TaskEntry& task, const OperatorSignature& signature, D
 
 }  // namespace
 
-// Four names; any other key is a number.
+// Six names; any other key is a number.
 void decode_search(const Item& item, SearchEntry& out) {
   if (item.node.kind != YamlKind::Mapping) {
     bool is_word = item.node.kind == YamlKind::Word;
@@ -358,6 +358,8 @@ void decode_search(const Item& item, SearchEntry& out) {
     if (key.text == "strategy") return decode_text(named, out.strategy);
     if (key.text == "select") return decode_text(named, out.select);
     if (key.text == "acquisition") return decode_text(named, out.acquisition);
+    if (key.text == "model") return decode_text(named, out.model);
+    if (key.text == "objective") return decode_text(named, out.objective);
     if (key.text == "transfer") return decode_text(named, out.transfer);
     out.settings.push_back({key.text, number<double>(value), describe(value), key.span, value.span});
   });
@@ -408,6 +410,8 @@ boost::json::object to_json(const SearchEntry& search) {
   if (!search.strategy.value.empty()) object["strategy"] = search.strategy.value;
   if (!search.select.value.empty()) object["select"] = search.select.value;
   if (!search.acquisition.value.empty()) object["acquisition"] = search.acquisition.value;
+  if (!search.model.value.empty()) object["model"] = search.model.value;
+  if (!search.objective.value.empty()) object["objective"] = search.objective.value;
   if (!search.transfer.value.empty()) object["transfer"] = search.transfer.value;
   for (const SearchEntry::Setting& setting : search.settings) {
     if (!setting.value) continue;

@@ -72,7 +72,7 @@ struct SearchEntry {
     std::string text;             // as a message names it
     Span name_span, span;
   };
-  Located<std::string> strategy, select, acquisition, transfer;
+  Located<std::string> strategy, select, acquisition, model, objective, transfer;
   std::vector<Setting> settings;
 };
 namespace yaml {

@@ -61,8 +61,10 @@ struct TuneOptions {
   int threads = 0;       // of the search itself; 0 = all this process may use
   std::string rules = "cpu";  // name of a set in the library
   SearchChoice search = {};   // how candidates are proposed and picked
+  // The learned model and its objective; `search.model` and `search.objective` are what a list says of them, and are
+  // not looked at here.
   std::string cost_model = "auto";
-  Objective objective = Objective::Usual;  // of the cost model
+  Objective objective = Objective::Usual;
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
   // A trained model (CostModel::save) that is the global one of a TransferModel; "" = none. It has learned the order
   // (Objective::Rank), and what the model of this run learns of its trials is added to its scores. Not used with

@@ -85,6 +85,7 @@ StrategyKind annealing_strategy() {
   return {
       .name = "annealing",
       .has_scores = true,
+      .uses_model = true,
       .begins_with_draft = false,
       .settings = {{"chains", 128, 1, 65536, true},
                    {"steps", 500, 1, 1000000, true},

@@ -114,6 +114,7 @@ StrategyKind evolutionary_strategy() {
   constexpr EvolutionOptions usual;
   return {.name = "evolutionary",
           .has_scores = true,
+          .uses_model = true,
           .begins_with_draft = true,
           .settings = {{"population", usual.population, 4, 65536, true},
                        {"draws", usual.draws, 1, 1 << 20, true},

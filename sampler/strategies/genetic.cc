@@ -123,6 +123,7 @@ StrategyKind genetic_strategy() {
   return {
       .name = "genetic",
       .has_scores = false,
+      .uses_model = false,
       .begins_with_draft = false,
       .settings = {{"population", 100, 2, 65536, true},
                    {"elites", 3, 0, 65536, true},

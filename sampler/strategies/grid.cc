@@ -110,6 +110,7 @@ class Grid : public Strategy {
 StrategyKind grid_strategy() {
   return {.name = "grid",
           .has_scores = false,
+          .uses_model = false,
           .begins_with_draft = false,
           .settings = {{"limit", 10000, 1, 10000000, true}},
           .make = [](const Settings& settings) -> std::unique_ptr<Strategy> {

@@ -41,6 +41,7 @@ StrategyKind metropolis_strategy() {
   return {
       .name = "metropolis",
       .has_scores = true,
+      .uses_model = true,
       .begins_with_draft = false,
       .settings = {{"chains", usual.chains, 1, 65536, true},
                    {"steps", usual.steps, 1, 1000000, true},

@@ -22,6 +22,7 @@ class Random : public Strategy {
 StrategyKind random_strategy() {
   return {.name = "random",
           .has_scores = false,
+          .uses_model = false,
           .begins_with_draft = false,
           .settings = {},
           .make = [](const Settings&) -> std::unique_ptr<Strategy> { return std::make_unique<Random>(); }};

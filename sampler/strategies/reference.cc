@@ -123,6 +123,7 @@ StrategyKind reference_strategy() {
   return {
       .name = "reference",
       .has_scores = false,
+      .uses_model = true,
       .begins_with_draft = false,
       .settings = {{"population", 512, 4, 65536, true},
                    {"measured_ratio", 0.2, 0, 1, false},

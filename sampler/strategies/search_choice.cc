@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "costmodel/make_model.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 
@@ -69,7 +70,7 @@ void check_settings(const SearchChoice& choice, std::vector<ChoiceError>& errors
     if (!setting) {
       std::string owner = owner_of(name);
       std::vector<std::string> words = names_of(known);
-      words.insert(words.end(), {"strategy", "select", "acquisition", "transfer"});
+      words.insert(words.end(), {"strategy", "select", "acquisition", "model", "objective", "transfer"});
       errors.push_back({ChoiceError::Of::SettingName, name,
                         cat("the strategy `", choice.strategy, "` has no setting `", name, "` here"), std::move(words),
                         owner.empty() ? "" : cat("it is one of ", owner)});
@@ -94,7 +95,18 @@ std::vector<ChoiceError> errors_of(const SearchChoice& choice) {
     unknown(ChoiceError::Of::Select, "way to select", choice.select, names_of(selections()));
   if (!chosen(acquisitions(), choice.acquisition))
     unknown(ChoiceError::Of::Acquisition, "acquisition function", choice.acquisition, names_of(acquisitions()));
+  if (!choice.model.empty() && std::ranges::count(model_names(), choice.model) == 0)
+    unknown(ChoiceError::Of::Model, "cost model", choice.model, model_names());
+  if (!choice.objective.empty() && !parse_objective(choice.objective))
+    unknown(ChoiceError::Of::Objective, "objective", choice.objective, objective_names());
   if (!errors.empty()) return errors;
+  auto asks_none = [&](ChoiceError::Of of, const char* what, const std::string& said) {
+    if (kind->uses_model || said.empty()) return;
+    errors.push_back(
+        {of, "", cat("the strategy `", choice.strategy, "` asks no cost model and has no `", what, "`"), {}, ""});
+  };
+  asks_none(ChoiceError::Of::Model, "model", choice.model);
+  asks_none(ChoiceError::Of::Objective, "objective", choice.objective);
   auto picks_itself = [&](ChoiceError::Of of, const char* what, const std::string& said) {
     if (kind->has_scores || said.empty()) return;
     errors.push_back(
@@ -122,6 +134,10 @@ SearchChoice completed(SearchChoice choice) {
   const StrategyKind* kind = find(strategies(), choice.strategy);
   TW_CHECK(kind, "an unknown strategy");
   for (const Setting& setting : settings_of(choice)) choice.settings.emplace(setting.name, setting.fallback);
+  if (kind->uses_model) {
+    if (choice.model.empty()) choice.model = model_names()[0];
+    if (choice.objective.empty()) choice.objective = objective_names()[0];
+  }
   if (!kind->has_scores) return choice;
   choice.select = chosen(selections(), choice.select)->name;
   choice.acquisition = chosen(acquisitions(), choice.acquisition)->name;

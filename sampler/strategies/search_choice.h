@@ -14,6 +14,7 @@ inline constexpr const char* kShippedModel = "shipped";
 struct SearchChoice {
   std::string strategy = "evolutionary";
   std::string select = "", acquisition = "";    // "" = not said
+  std::string model = "", objective = "";       // of the cost model (make_model.h, objective.h)
   std::string transfer = "";                    // of what was learned of other tasks: "none", "shipped", a file
   std::map<std::string, double> settings = {};  // that are said; NaN = no number
   bool operator==(const SearchChoice&) const = default;
@@ -21,7 +22,7 @@ struct SearchChoice {
 
 // What is wrong with a choice: with which part of it, as a sentence, and the names that there are.
 struct ChoiceError {
-  enum class Of : u8 { Strategy, Select, Acquisition, Transfer, SettingName, SettingValue } of;
+  enum class Of : u8 { Strategy, Select, Acquisition, Model, Objective, Transfer, SettingName, SettingValue } of;
   std::string setting;
   std::string text;  // of a value: what was expected, to be followed by what was found
   std::vector<std::string> known;

@@ -11,6 +11,7 @@ struct StrategyKind {
   const char* name;
   // A selection picks the batch from what it proposes, by scores. Otherwise the strategy picks it.
   bool has_scores;
+  bool uses_model;  // a learned one
   // A task begins with the best draw by the draft model: what a tuner has that measures nothing.
   bool begins_with_draft;
   std::vector<Setting> settings;

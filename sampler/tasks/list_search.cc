@@ -23,6 +23,10 @@ Part part_of(const ChoiceError& error, const SearchEntry& search) {
       return {search.select.span, search.select.value};
     case ChoiceError::Of::Acquisition:
       return {search.acquisition.span, search.acquisition.value};
+    case ChoiceError::Of::Model:
+      return {search.model.span, search.model.value};
+    case ChoiceError::Of::Objective:
+      return {search.objective.span, search.objective.value};
     case ChoiceError::Of::Transfer:
       return {search.transfer.span, search.transfer.value};
     default:
@@ -44,6 +48,8 @@ void fill_in(SearchEntry& search) {
   search.strategy.value = whole.strategy;
   search.select.value = whole.select;
   search.acquisition.value = whole.acquisition;
+  search.model.value = whole.model;
+  search.objective.value = whole.objective;
   search.transfer.value = whole.transfer;
   search.settings.clear();
   for (const auto& [name, value] : whole.settings) search.settings.push_back({name, value, "", {}, {}});
@@ -52,8 +58,11 @@ void fill_in(SearchEntry& search) {
 }  // namespace
 
 SearchChoice choice_of(const SearchEntry& search) {
-  SearchChoice choice{
-      .select = search.select.value, .acquisition = search.acquisition.value, .transfer = search.transfer.value};
+  SearchChoice choice{.select = search.select.value,
+                      .acquisition = search.acquisition.value,
+                      .model = search.model.value,
+                      .objective = search.objective.value,
+                      .transfer = search.transfer.value};
   if (!search.strategy.value.empty()) choice.strategy = search.strategy.value;
   for (const SearchEntry::Setting& setting : search.settings)
     choice.settings[setting.name] = setting.value.value_or(std::numeric_limits<double>::quiet_NaN());

@@ -116,15 +116,18 @@ void check_rejects_foreign_bytes(const ModelMaker& make) {
   const std::vector<float> before = original.model->predict(original.data.features);
   constexpr std::string_view kMagic = "tracewright model";
   std::string other_format = bytes;
-  other_format[kMagic.size()] = 2;
-  const char* damaged = "the saved model is damaged: its bytes end too early or too late";
+  other_format[kMagic.size()] = 1;
+  std::string other_number = bytes;
+  other_number[bytes.size() / 2] ^= 1;
+  const char* damaged = "the saved model is damaged: its bytes are not those that were written";
   const std::pair<std::string, std::string> foreign[] = {
       {"", "these bytes are no saved cost model"},
       {"no model", "these bytes are no saved cost model"},
       {bytes.substr(0, 30), damaged},
       {bytes.substr(0, bytes.size() - 1), damaged},
       {bytes + "x", damaged},
-      {other_format, "the saved model has format 2, this program reads format 1; train it again"},
+      {other_number, damaged},
+      {other_format, "the saved model has format 1, this program reads format 2; train it again"},
       {make(columns + 1, 1)->save(),
        cat("the saved model has ", columns + 1, " feature columns, this program has ", columns, "; train it again")},
       {RandomModel(columns, 1).save(), cat("the saved model is of another kind than ", original.model->name())}};

@@ -33,7 +33,7 @@ TEST(ListSearch, WhatIsLeftOutIsFilledIn) {
   EXPECT_EQ(plain.list.search.transfer.value, "shipped");
   EXPECT_NE(to_json(plain.list)
                 .find(R"("search":{"strategy":"evolutionary","select":"greedy","acquisition":"mean",)"
-                      R"("transfer":"shipped",)"),
+                      R"("model":"auto","objective":"usual","transfer":"shipped",)"),
             std::string::npos);
   Checked said = check("{strategy: annealing, select: diverse, acquisition: ei, chains: 64, lambda: 4, models: 3}");
   EXPECT_EQ(said.errors, "");
@@ -47,6 +47,30 @@ TEST(ListSearch, WhatIsLeftOutIsFilledIn) {
   EXPECT_EQ(plan.selection.epsilon, 0.05);
   EXPECT_EQ(plan.acquisition.kind, Acquisition::Kind::ExpectedImprovement);
   EXPECT_EQ(plan.models, 3);
+}
+
+TEST(ListSearch, ACostModelAndItsObjective) {
+  Checked said = check("{strategy: annealing, model: treegru, objective: rank, select: diverse, acquisition: ei}");
+  EXPECT_EQ(said.errors, "");
+  EXPECT_EQ(choice_of(said.list.search).model, "treegru");
+  EXPECT_EQ(choice_of(said.list.search).objective, "rank");
+  EXPECT_EQ(check("{model: treegr, objective: ranks}").errors,
+            R"(tasks.yaml:2:17: error: unknown cost model `treegr`
+    2 | search: {model: treegr, objective: ranks}
+      |                 ^~~~~~
+note: did you mean `treegru`?
+tasks.yaml:2:36: error: unknown objective `ranks`
+    2 | search: {model: treegr, objective: ranks}
+      |                                    ^~~~~
+note: did you mean `rank`?
+)");
+  for (const StrategyKind& kind : strategies())
+    EXPECT_EQ(check(cat("{strategy: ", kind.name, ", model: tree}")).errors.empty(), kind.uses_model) << kind.name;
+  EXPECT_EQ(check("{strategy: random, model: tree}").errors,
+            R"(tasks.yaml:2:35: error: the strategy `random` asks no cost model and has no `model`
+    2 | search: {strategy: random, model: tree}
+      |                                   ^~~~
+)");
 }
 
 TEST(ListSearch, EveryStrategyCanBeChosenAlone) {
