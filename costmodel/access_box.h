@@ -13,16 +13,17 @@ inline constexpr u32 kMostDims = 32;
 // Does the loop at position p move the access?
 inline bool moves(const FlatProgram& program, const FlatAccess& access, u32 p) {
   const FlatDim* dims = program.dims_of(access);
-  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return dim.span[p] > 0; });
+  return std::any_of(dims, dims + access.rank, [&](const FlatDim& dim) { return program.term_of(dim, p).span > 0; });
 }
 
 // The box around what is touched: its extent in each of the access's dimensions, into `extents` (kMostDims at most).
 template <class Part>
-void box_of(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part, double* extents) {
+void box_of(const FlatProgram& program, const FlatAccess& access, Part part, double* extents) {
   const FlatDim* dims = program.dims_of(access);
   for (u32 d = 0; d < access.rank; ++d) {
     double span = 0;
-    for (u32 p = 0; p < store.depth; ++p) span += dims[d].span[p] * part(p);
+    for (const LinearIndex::Term& term : program.terms_of(dims[d]))
+      span += term.span * part(static_cast<u32>(term.loop));
     extents[d] = std::clamp(std::floor(span + 1.001), 1.0, std::max(1.0, dims[d].extent));
   }
 }
@@ -31,7 +32,7 @@ void box_of(const FlatProgram& program, const FlatStore& store, const FlatAccess
 template <class Part>
 double elements_in(const FlatProgram& program, const FlatStore& store, const FlatAccess& access, Part part) {
   double extents[kMostDims], box = 1, points = 1;
-  box_of(program, store, access, part, extents);
+  box_of(program, access, part, extents);
   for (u32 d = 0; d < access.rank; ++d) box *= extents[d];
   for (u32 p = 0; p < store.depth; ++p) {
     if (moves(program, access, p))

@@ -87,12 +87,12 @@ void read_annotations(const For* loop, FlatLoop& flat) {
 const FlatProgram& FlatReader::read(const Program& program) {
   program_ = &program;
   flat_.loops.clear(), flat_.buffers.clear(), flat_.stores.clear(), flat_.accesses.clear(), flat_.dims.clear();
-  flat_.chain.clear(), flat_.blocks.clear(), flat_.numbers.clear(), flat_.terms.clear();
-  dim_numbers_.clear(), open_.clear(), reducing_.reset(), open_blocks_.clear();
+  flat_.chain.clear(), flat_.blocks.clear(), flat_.iters.clear(), flat_.terms.clear();
+  first_iter_ = iters_ = 0;
+  open_.clear(), reducing_.reset(), open_blocks_.clear();
   index_of_buffer_.assign(program.next_buffer, -1);
   scope_.reset(program.next_var);
   if (program.body) visit(program.body, {});
-  finish();
   return flat_;
 }
 
@@ -146,12 +146,15 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
   if (block->predicate) note_predicate(block->predicate, inside);
   double reductions = 1;
   std::bitset<kMaxLoopDepth> before = reducing_;
+  u32 outer_first = first_iter_, outer_count = iters_;
+  first_iter_ = static_cast<u32>(flat_.iters.size()), iters_ = static_cast<u32>(block->iters.size());
   for (std::size_t i = 0; i < block->iters.size(); ++i) {
     const IterVar& iter = block->iters[i];
-    const LinearIndex& value = scope_.bind(iter.var, block->bindings[i]);
+    FlatIter& flat = flat_.iters.emplace_back(FlatIter{static_cast<double>(iter.extent), {}});
+    note_moving(scope_.bind(iter.var, block->bindings[i]), flat.moves);
     if (iter.kind != IterKind::R) continue;
-    reductions *= static_cast<double>(iter.extent);
-    note_moving(value, reducing_);
+    reductions *= flat.extent;
+    reducing_ |= flat.moves;
   }
   open_blocks_.push_back(block);
   if (block->init) {
@@ -163,6 +166,7 @@ void FlatReader::visit_block(const Block* block, const Surroundings& around) {
   visit(block->body, inside);
   open_blocks_.pop_back();
   reducing_ = before;
+  first_iter_ = outer_first, iters_ = outer_count;
 }
 
 void FlatReader::visit_store(const Store* node, const Surroundings& around) {
@@ -173,6 +177,7 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   store.first_block = static_cast<u32>(flat_.blocks.size());
   store.blocks = static_cast<u32>(open_blocks_.size());
   flat_.blocks.insert(flat_.blocks.end(), open_blocks_.begin(), open_blocks_.end());
+  store.first_iter = first_iter_, store.iters = iters_;
   store.first_access = static_cast<u32>(flat_.accesses.size());
   store.share = around.share;
   store.predicates = around.predicates;
@@ -284,13 +289,7 @@ void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bo
     const LinearIndex& index = scope_.index_of(indices[i], scratch_);
     access.is_irregular |= index.irregular;
     if (!is_write) add(store.index_ops, index.ops);
-    std::size_t first = flat_.numbers.size();
-    dim_numbers_.push_back(first);
-    flat_.numbers.resize(first + 2 * store.depth);
-    float *coefficient = flat_.numbers.data() + first, *span = coefficient + store.depth;
-    for (const LinearIndex::Term& term : index.terms())
-      coefficient[term.loop] = term.coefficient, span[term.loop] = term.span;
-    flat_.dims.push_back({index.irregular ? 0 : index.constant, static_cast<double>(buffer->shape[i]), nullptr, nullptr,
+    flat_.dims.push_back({index.irregular ? 0 : index.constant, static_cast<double>(buffer->shape[i]),
                           static_cast<u32>(flat_.terms.size()), static_cast<u32>(index.terms().size())});
     flat_.terms.insert(flat_.terms.end(), index.terms().begin(), index.terms().end());
   }
@@ -330,18 +329,6 @@ void FlatReader::widen_home(FlatBuffer& buffer) {
     deeper = flat_.loops[static_cast<std::size_t>(deeper)].parent;
   }
   buffer.home = home;
-}
-
-void FlatReader::finish() {
-  for (const FlatStore& store : flat_.stores) {
-    for (u32 a = store.first_access; a < store.first_access + store.accesses; ++a) {
-      const FlatAccess& access = flat_.accesses[a];
-      for (u32 d = access.first_dim; d < access.first_dim + access.rank; ++d) {
-        flat_.dims[d].coefficient = flat_.numbers.data() + dim_numbers_[d];
-        flat_.dims[d].span = flat_.dims[d].coefficient + store.depth;
-      }
-    }
-  }
 }
 
 }  // namespace tw

@@ -60,10 +60,8 @@ struct FlatBuffer {
 // One dimension of an access.
 struct FlatDim {
   double constant;
-  double extent;             // of the buffer
-  const float* coefficient;  // per chain position of the store's loops
-  const float* span;
-  u32 first_term, terms;  // the same, of the loops that move it: FlatProgram::terms
+  double extent;          // of the buffer
+  u32 first_term, terms;  // of the loops that move it: FlatProgram::terms
 };
 
 struct FlatAccess {
@@ -79,12 +77,19 @@ struct FlatCondition {
   std::bitset<kMaxLoopDepth> moves;  // by loops of the chain
 };
 
+// An iter of a block, of whichever kind.
+struct FlatIter {
+  double extent;
+  std::bitset<kMaxLoopDepth> moves;  // by loops of the chain
+};
+
 // One store statement and the loops around it, outermost first. Serial loops of extent 1 are left out, and so are the
 // stores of `prepack` blocks, which run before the call.
 struct FlatStore {
   const Store* node;
   u32 first_loop, depth;       // FlatProgram::chain
   u32 first_block, blocks;     // FlatProgram::blocks: those around it, outermost first
+  u32 first_iter, iters;       // FlatProgram::iters: of the innermost block
   u32 first_access, accesses;  // grouped by buffer, in order of first appearance: writes come first
   OpCounts ops;                // per execution, on values
   OpCounts index_ops;          // per execution, in indices of loads
@@ -113,7 +118,7 @@ struct FlatProgram {
   std::vector<FlatDim> dims;
   std::vector<u32> chain;
   std::vector<const Block*> blocks;
-  std::vector<float> numbers;  // what FlatDim points to
+  std::vector<FlatIter> iters;
   std::vector<LinearIndex::Term> terms;
 
   const FlatLoop& loop_of(const FlatStore& store, u32 position) const {
@@ -121,6 +126,12 @@ struct FlatProgram {
   }
   std::span<const LinearIndex::Term> terms_of(const FlatDim& dim) const {
     return {terms.data() + dim.first_term, dim.terms};
+  }
+  // How the loop at a position of the chain moves it.
+  LinearIndex::Term term_of(const FlatDim& dim, u32 position) const {
+    for (const LinearIndex::Term& term : terms_of(dim))
+      if (term.loop == static_cast<int>(position)) return term;
+    return {static_cast<int>(position), 0, 0};
   }
   const FlatDim* dims_of(const FlatAccess& access) const { return dims.data() + access.first_dim; }
   // The number of loops of the store's chain outside of which the buffer need not exist; 0 for parameters.
@@ -155,7 +166,6 @@ class FlatReader {
   void group_by_buffer(const FlatStore& store);
   u32 buffer_index(const Buffer* buffer);
   void widen_home(FlatBuffer& buffer);
-  void finish();
 
   FlatProgram flat_;
   const Program* program_ = nullptr;
@@ -165,8 +175,8 @@ class FlatReader {
   std::bitset<kMaxLoopDepth> reducing_;  // beside open_
   const Select* skipped_ = nullptr;      // of the store at hand
   std::vector<const Block*> open_blocks_;
-  std::vector<int> index_of_buffer_;      // by id; -1 = not met
-  std::vector<std::size_t> dim_numbers_;  // beside dims: where its numbers start
+  u32 first_iter_ = 0, iters_ = 0;    // of the innermost of these
+  std::vector<int> index_of_buffer_;  // by id; -1 = not met
 };
 
 }  // namespace tw

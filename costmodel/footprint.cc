@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "dsl/base/check.h"
 
@@ -67,10 +68,11 @@ void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use&
     for (int at = grows ? -1 : steps_of_loop_[level]; at >= 0; at = steps_[static_cast<std::size_t>(at)].next) {
       const Step& step = steps_[static_cast<std::size_t>(at)];
       if (step.span == 0) continue;
-      grows = true;
       Box& box = boxes_[step.access];
       step.coefficient < 0 ? box.low[step.dimension] -= step.span : box.high[step.dimension] += step.span;
-      extents[step.dimension] = extent(dims[step.dimension], step.dimension);
+      double& now = extents[step.dimension];
+      double before = std::exchange(now, extent(dims[step.dimension], step.dimension));
+      grows |= now != before;
     }
     if (!grows) {
       elements[level] = elements[level + 1], run[level] = run[level + 1];

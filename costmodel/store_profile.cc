@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
-#include "dsl/ir/walk.h"
 #include "dsl/passes/cost.h"
 
 namespace tw {
@@ -25,17 +25,14 @@ double extent_of(const FlatProgram& program, const FlatStore& store, u32 positio
 }
 
 // What the iter of the innermost block counts that the vectorized loops move; 0 = none, or several do.
-template <class IsVector>
-double columns_of(const FlatProgram& program, const FlatStore& store, IsVector is_vector) {
-  if (store.blocks == 0) return 0;
-  const Block* block = program.blocks[store.first_block + store.blocks - 1];
+double columns_of(const FlatProgram& program, const FlatStore& store, const std::vector<BodyRole>& roles) {
+  std::bitset<kMaxLoopDepth> vectorized;
+  for (u32 p = 0; p < store.depth; ++p) vectorized.set(p, roles[p] == BodyRole::Vector);
   double columns = 0;
-  for (std::size_t i = 0; i < block->iters.size(); ++i) {
-    bool moves = false;
-    for (u32 p = 0; p < store.depth; ++p)
-      moves |= is_vector(p) && uses(block->bindings[i], program.loop_of(store, p).var);
-    if (moves && columns > 0) return 0;
-    if (moves) columns = static_cast<double>(block->iters[i].extent);
+  for (u32 i = store.first_iter; i < store.first_iter + store.iters; ++i) {
+    if ((program.iters[i].moves & vectorized).none()) continue;
+    if (columns > 0) return 0;
+    columns = program.iters[i].extent;
   }
   return columns;
 }
@@ -44,11 +41,14 @@ double columns_of(const FlatProgram& program, const FlatStore& store, IsVector i
 // any order; each has a step in elements.
 class DistinctAddresses {
  public:
-  void add(double step, double extent) { loops_.push_back({std::abs(step), extent}); }
+  void add(double step, double extent) { loops_[used_++] = {std::abs(step), extent}; }
   double count() {
-    std::sort(loops_.begin(), loops_.end());
+    auto is_before = [](const Loop& a, const Loop& b) {
+      return std::tie(a.step, a.extent) < std::tie(b.step, b.extent);
+    };
+    std::sort(loops_.begin(), loops_.begin() + used_, is_before);
     double count = 1, step = 0, span = 1;  // of the loops that slide together, from the smallest step on
-    for (auto [next, extent] : loops_) {
+    for (auto [next, extent] : std::span(loops_.data(), used_)) {
       double times = step > 0 ? next / step : 0;
       if (times >= 1 && times <= span && times == std::floor(times)) {
         span += times * (extent - 1);
@@ -61,7 +61,11 @@ class DistinctAddresses {
   }
 
  private:
-  List<std::pair<double, double>> loops_;
+  struct Loop {
+    double step, extent;
+  };
+  std::array<Loop, kMaxLoopDepth> loops_;  // the first used_ of them
+  std::size_t used_ = 0;
 };
 
 // Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
@@ -157,7 +161,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   double value_bytes = std::max(bytes_of(store.node->values[0]->type.dtype), bytes_of(buffer->dtype));
   double full = target_.vector_bits / (8 * value_bytes);
   if (out.lanes > 1) {
-    double columns = columns_of(program, store, [&](u32 p) { return roles_[p] == BodyRole::Vector; });
+    double columns = columns_of(program, store, roles_);
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
     // A sum over the lanes themselves is done one by one.
     out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, target_.has_lane_masks) : out.lanes;

@@ -17,7 +17,7 @@ double bytes_in(const StoreLoops& store, const FlatAccess& access, Part part) {
   double extents[kMostDims], rows = 1;
   double each = store.program.buffers[access.buffer].element_bytes;
   if (access.rank == 0) return kSector;
-  box_of(store.program, store.flat, access, part, extents);
+  box_of(store.program, access, part, extents);
   for (u32 d = 0; d + 1 < access.rank; ++d) rows *= extents[d];
   return rows * std::ceil(extents[access.rank - 1] * each / kSector) * kSector;
 }

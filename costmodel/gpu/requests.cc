@@ -124,7 +124,7 @@ i64 Requests::find_offsets(const StoreLoops& store, const FlatAccess& access, La
   const FlatDim* dims = store.program.dims_of(access);
   bool is_shared = buffer.buffer->scope == Scope::Shared;
   double extents[kMostDims];
-  box_of(store.program, store.flat, access, loops_from(store.program.home_depth(buffer)), extents);
+  box_of(store.program, access, loops_from(store.program.home_depth(buffer)), extents);
   Lanes index;
   i64 stride = 1, row = 0;
   for (u32 d = access.rank; d-- > 0;) {
@@ -214,7 +214,7 @@ double Requests::wavefronts_of_piece(const StoreLoops& store, const FlatAccess& 
   const FlatBuffer& buffer = store.program.buffers[access.buffer];
   if (buffer.buffer->scope != Scope::Shared || access.rank < 2) return 1;
   double extents[kMostDims];
-  box_of(store.program, store.flat, access, loops_from(store.program.home_depth(buffer)), extents);
+  box_of(store.program, access, loops_from(store.program.home_depth(buffer)), extents);
   i64 row = padded(buffer.buffer, access.rank - 2, static_cast<i64>(extents[access.rank - 1]));
   std::optional<XorLayout> layout = layout_of(buffer, row);
   words_.clear();

@@ -17,9 +17,10 @@ bool is_same(const StoreLoops& store, const FlatAccess& a, const FlatAccess& b) 
   if (a.buffer != b.buffer) return false;
   const FlatDim *x = store.program.dims_of(a), *y = store.program.dims_of(b);
   for (u32 d = 0; d < a.rank; ++d) {
-    if (x[d].constant != y[d].constant ||
-        !std::equal(x[d].coefficient, x[d].coefficient + store.flat.depth, y[d].coefficient))
-      return false;
+    if (x[d].constant != y[d].constant) return false;
+    for (u32 p = 0; p < store.flat.depth; ++p) {
+      if (store.program.term_of(x[d], p).coefficient != store.program.term_of(y[d], p).coefficient) return false;
+    }
   }
   return true;
 }
@@ -121,10 +122,11 @@ i64 StoreLoops::width_of(const FlatAccess& access) const {
     auto divides = [&](double value) { return std::fmod(value, static_cast<double>(width)) == 0; };
     bool has_run = false, is_aligned = divides(last.constant) && divides(last.extent);
     for (u32 p = 0; p < flat.depth && is_aligned; ++p) {
-      bool is_run = p >= first_unrolled && last.coefficient[p] == 1 && divides(extent(p));
+      double step = program.term_of(last, p).coefficient;
+      bool is_run = p >= first_unrolled && step == 1 && divides(extent(p));
       has_run |= is_run;
       // Where a thread's number is taken apart by // and %, its coefficient is an average, which says nothing of this.
-      is_aligned = is_run || roles[p] == LoopRole::Thread || divides(last.coefficient[p]);
+      is_aligned = is_run || roles[p] == LoopRole::Thread || divides(step);
     }
     if (has_run && is_aligned) return width;
   }
