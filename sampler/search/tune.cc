@@ -17,6 +17,7 @@
 #include "sampler/search/batch_runner.h"
 #include "sampler/search/batch_search.h"
 #include "sampler/search/expected_gain.h"
+#include "sampler/search/fleet_runner.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
 #include "sampler/search/task_scheduler.h"
@@ -46,15 +47,24 @@ class Tuner {
         begin_(seconds_now()),
         search_(options) {
     int cores = usable_threads();
-    overlapped_ = options.overlaps && cores > 1 && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
-    int threads = options.threads > 0 ? options.threads
-                  : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
-                                      : cores;
+    // Machines of a fleet measure beside the search, whatever cores it has; the candidates are those of a run that
+    // measures here.
+    overlapped_ =
+        options.overlaps && (cores > 1 || options.fleet) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
+    int threads = options.threads > 0             ? options.threads
+                  : overlapped_ && !options.fleet ? std::min(cores - 1, count_cpus_of_search())
+                                                  : cores;
     search_.round_options() = {.threads = threads, .stop = [this] { return must_stop(); }};
-    BatchOptions how{
-        .beside_the_search = overlapped_, .threads = threads, .must_stop = [this] { return stop_ || is_late(); }};
-    if (measurer_) measurer_->stop_when([this] { return stop_ || is_late(); });
-    runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
+    auto must_end = [this] { return stop_ || is_late(); };
+    if (measurer_) measurer_->stop_when(must_end);
+    if (options.fleet)
+      runner_ =
+          std::make_unique<FleetRunner>(options_, *options.fleet, must_end, database_, observer_, result_.profile);
+    else
+      runner_ = std::make_unique<BatchRunner>(
+          options_,
+          BatchOptions{.beside_the_search = overlapped_, .threads = threads, .must_stop = std::move(must_end)},
+          database_, measurer_, observer_, result_.profile);
   }
 
   TuneResult run() {
@@ -63,7 +73,7 @@ class Tuner {
     // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own
     // results are all known when it is searched. A task alone is searched without the results of its batch in flight,
     // however fast anything is: the same seed and the same measurements give the same candidates.
-    OtherCores affinity(overlapped_);
+    OtherCores affinity(overlapped_ && !options_.fleet);
     Batch measuring;
     std::future<void> measured;
     // A batch may give fewer trials than it has candidates: then its task goes on after it.
@@ -108,10 +118,11 @@ class Tuner {
     states_.resize(tasks_.size());
     std::size_t share = std::max(options_.limits.learned / tasks_.size(), options_.limits.learned_of_a_task) / 2;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      states_[i].host = host_of(tasks_[i]);
+      states_[i].host = runner_->host_of(tasks_[i]);
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
+    result_.error = runner_->machine_error();
     auto must_end = [this] {
       return stop_ || (is_late() && seconds_now() - begin_ >= options_.limits.reading_seconds);
     };
@@ -161,12 +172,6 @@ class Tuner {
   }
 
   // Asked once for each target.
-  const std::string& host_of(const TuneTask& task) {
-    auto [at, is_new] = hosts_.try_emplace({to_string(task.target), task.timing});
-    if (is_new) at->second = measuring_host(task.target, worker_options(task.target).device, task.timing);
-    return at->second;
-  }
-
   void make_cost_model() {
     MadeModel global = global_model();
     // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
@@ -253,7 +258,7 @@ class Tuner {
   // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured
   // now.
   bool is_at_bound(std::size_t i) {
-    if (options_.replay_measurements) return false;
+    if (options_.replay_measurements || (options_.fleet && !options_.bound)) return false;
     TaskProgress& progress = states_[i].progress;
     auto measure = [&] {
       Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
@@ -454,7 +459,6 @@ class Tuner {
   BatchSearch search_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
-  std::map<std::pair<std::string, Timing>, std::string> hosts_;
   MachineBound machine_;
   TuneResult result_;
 
@@ -470,7 +474,7 @@ class Tuner {
   std::vector<int> last_searched_;  // tasks, the latest last
   std::vector<std::size_t> ended_;  // that the worker still has, maybe
   std::set<std::string> rules_said_;
-  std::optional<BatchRunner> runner_;
+  std::unique_ptr<TrialRunner> runner_;
 };
 
 }  // namespace
@@ -482,7 +486,7 @@ const char* name_of(Ended ended) {
 
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
-  TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
+  TW_CHECK(measurer || options.replay_measurements || options.fleet, "tune without a measurer");
   if (std::vector<ChoiceError> errors = errors_of(options.search); !errors.empty()) {
     TuneResult refused;
     refused.error = cat("the search: ", errors[0].text);

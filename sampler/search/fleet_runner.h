@@ -1,0 +1,35 @@
+// FleetRunner: has the trials that the search proposed measured by the machines of a fleet, through the queue of a
+// database. Only text travels: each machine replays the traces and compiles them itself. Used by tune.cc.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/fleet/tuner_link.h"
+#include "sampler/search/trial_runner.h"
+
+namespace tw {
+
+class FleetRunner final : public TrialRunner {
+ public:
+  FleetRunner(const TuneOptions& options, TunerLink& fleet, std::function<bool()> must_stop, Database& database,
+              TuneObserver& observer, TuneProfile& profile);
+
+  // Waits for a machine that measures for the target.
+  std::string host_of(const TuneTask& task) override;
+  void begin_builds(Batch&, const TaskState&) override {}
+  void run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) override;
+  void close(TaskState&) override {}
+  std::vector<Record> take_others() override { return {}; }
+
+ private:
+  bool prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTrial& queued);
+  void take(const Batch& batch, TaskState& state, Trial& trial, const TrialOutcome& outcome);
+
+  TunerLink& fleet_;
+  Waiting waiting_;
+  std::map<std::string, std::string> faults_;  // of the batch: the first one of each kind
+};
+
+}  // namespace tw
