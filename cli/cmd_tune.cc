@@ -29,6 +29,7 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
+#include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
@@ -134,7 +135,7 @@ std::string ending_of(const TaskProgress& task) {
   return "a problem";
 }
 
-void print_results(const TuneResult& result) {
+void print_results(const TuneResult& result, i64 faults) {
   std::vector<std::vector<std::string>> rows;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
@@ -151,9 +152,9 @@ void print_results(const TuneResult& result) {
   std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n",
               static_cast<long long>(result.measured), show_clock(result.seconds).c_str(), result.trials_per_second(),
               static_cast<long long>(result.candidates), result.candidates_per_second());
-  if (result.profile.faults > 0)
+  if (faults > 0)
     std::printf("%lld trials could not be measured, by no fault of theirs; a later run may measure them\n",
-                static_cast<long long>(result.profile.faults));
+                static_cast<long long>(faults));
   if (result.same_code > 0)
     std::printf("%lld further candidates had the code of an earlier trial and were not measured\n",
                 static_cast<long long>(result.same_code));
@@ -183,7 +184,7 @@ boost::json::object to_json(const TuneProfile& profile) {
           {"measure_timing", profile.parts.timing}};
 }
 
-boost::json::object to_json(const TuneResult& result) {
+boost::json::object to_json(const TuneResult& result, i64 faults) {
   boost::json::array tasks;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
@@ -213,7 +214,7 @@ boost::json::object to_json(const TuneResult& result) {
           {"search_seconds", result.search_seconds},
           {"measurements", result.profile.measurements},
           {"pairs", result.profile.pairs},
-          {"faults", result.profile.faults},
+          {"faults", faults},
           {"interrupted", result.interrupted},
           {"error", result.error},
           {"profile_seconds", to_json(result.profile)}};
@@ -272,7 +273,10 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     if (is_measured_here && !checked(keep_roofs(*database, *rates))) return Environment;
   }
   Progress progress(tuning.seconds, tuning.total_trials);
-  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
+  TuneResult result =
+      fleet ? tune_on_fleet(list.tasks, list.library, tuning, *database, *fleet, progress, stop_wanted)
+            : tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
+  const i64 faults = fleet ? fleet->faults() : 0;
   progress.finish();
   bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (std::string notice = database->take_notice(); !notice.empty()) say(notice);
@@ -286,11 +290,11 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   if (result.error.empty() && !result.interrupted && worker.measurer)
     models = time_tuned_models(list, *database, tuning.rates, options.rewrites);
   if (options.json) {
-    boost::json::object all = to_json(result);
+    boost::json::object all = to_json(result, faults);
     if (!list.models.empty()) all["models"] = models;
     print_json(std::move(all));
   } else {
-    print_results(result);
+    print_results(result, faults);
     print_tuned_models(models);
   }
   if (result.interrupted) {

@@ -50,7 +50,6 @@ std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const 
     if (!rates) return nullptr;
     tuning.rates = *rates;
   }
-  tuning.fleet = link->get();
   return std::move(*link);
 }
 

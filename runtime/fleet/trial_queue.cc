@@ -7,6 +7,7 @@
 #include "dsl/base/text.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/store/postgres_rows.h"
+#include "runtime/store/postgres_schema.h"
 
 namespace tw {
 namespace {
@@ -58,6 +59,7 @@ std::string name_of_process() {
 DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   auto connection = PostgresConnection::open(address);
   if (!connection) return connection.failure();
+  if (auto checked = check_postgres_schema(*connection); !checked) return checked.failure();
   auto has_tables = connection->run(queue_sql::kHasTables);
   if (!has_tables) return has_tables.failure();
   if (!(*has_tables)[0].is_true(0)) {

@@ -127,7 +127,7 @@ struct Finished {
 
 class TrialQueue {
  public:
-  // Makes the queue's tables where they are missing.
+  // Makes the queue's tables where they are missing, in a database that has those of records.
   static DatabaseResult<TrialQueue> open(const std::string& address);
   const PostgresConnection& connection() const { return connection_; }
   DatabaseStatus reconnect() { return connection_.reconnect(); }

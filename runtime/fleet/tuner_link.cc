@@ -117,6 +117,7 @@ bool TunerLink::collect(const Waiting& waiting, const std::function<void(std::si
   for (const TrialOutcome& outcome : *outcomes) {
     auto at = open_.find(outcome.trial);
     if (at == open_.end()) continue;
+    faults_ += !outcome.fault.empty();
     done(at->second, outcome);
     open_.erase(at);
     idle_since_ = seconds_now();

@@ -32,6 +32,8 @@ class TunerLink {
                const std::function<void(std::size_t, const TrialOutcome&)>& done);
   // Why the queue cannot be used any more; "" = it can. A server that is away is no error: it is waited for.
   const std::string& error() const { return queue_.error(); }
+  // Trials that ended with a fault so far.
+  i64 faults() const { return faults_; }
 
  private:
   TunerLink(TrialQueue queue, std::string name);
@@ -48,7 +50,8 @@ class TunerLink {
   std::atomic<i64> id_ = 0;
   std::map<std::string, MeasuredTarget> targets_;  // that have a machine
   std::map<i64, std::size_t> open_;                // the trials at hand, by id
-  double idle_since_ = 0;                          // no trial was taken or ended since then
+  i64 faults_ = 0;
+  double idle_since_ = 0;  // no trial was taken or ended since then
   bool is_idle_said_ = false;
   std::unique_ptr<Heartbeat> heartbeat_;
 };

@@ -29,7 +29,6 @@ bool MeasuringMachine::fail(const std::string& why) {
 }
 
 MachineReport MeasuringMachine::run() {
-  OtherCores affinity(usable_threads() > 1);
   if (!open()) return report_;
   while (!waiting_.must_stop() && report_.error.empty()) {
     std::optional<std::vector<LeasedTrial>> trials = lease();
@@ -153,6 +152,8 @@ std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const F
     }
     return build_fleet_trial(task, trials[i].trial, **compiler);
   };
+  // The thread that compiles leaves the measuring core alone.
+  OtherCores affinity(usable_threads() > 1);
   return std::make_unique<Builds>(trials.size(), /*threads=*/1, std::move(build));
 }
 

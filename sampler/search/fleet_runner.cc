@@ -1,5 +1,8 @@
 #include "sampler/search/fleet_runner.h"
 
+#include <chrono>
+#include <thread>
+
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 
@@ -71,15 +74,26 @@ bool FleetRunner::prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTr
   return true;
 }
 
+// A server that restarts has broken the database's connection, too.
+DatabaseResult<Record> FleetRunner::stored(i64 record) {
+  constexpr double kSeconds = 15;
+  constexpr std::chrono::milliseconds kPause(500);
+  double begin = seconds_now();
+  for (;;) {
+    DatabaseResult<Record> found = database_.record(record);
+    if (found || waiting_.must_stop() || seconds_now() - begin > kSeconds) return found;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 // A trial that ended with a fault is not stored: nothing is known of the candidate.
 void FleetRunner::take(const Batch& batch, TaskState& state, Trial& trial, const TrialOutcome& outcome) {
   if (!outcome.fault.empty()) {
-    ++profile_.faults;
     faults_.try_emplace(outcome.fault,
                         cat(state.task->name, ": ", outcome.fault, " (", outcome.machine, "): ", outcome.message));
     return;
   }
-  DatabaseResult<Record> record = database_.record(outcome.record);
+  DatabaseResult<Record> record = stored(outcome.record);
   if (!record) {
     machine_error_ = record.error();
     return;

@@ -25,11 +25,17 @@ class FleetRunner final : public TrialRunner {
 
  private:
   bool prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTrial& queued);
+  DatabaseResult<Record> stored(i64 record);
   void take(const Batch& batch, TaskState& state, Trial& trial, const TrialOutcome& outcome);
 
   TunerLink& fleet_;
   Waiting waiting_;
   std::map<std::string, std::string> faults_;  // of the batch: the first one of each kind
 };
+
+// tune() with the machines of a fleet in place of a measurer. The least time that a kernel may take is not known:
+// options may say it (TuneOptions::bound).
+TuneResult tune_on_fleet(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+                         Database& database, TunerLink& fleet, TuneObserver& observer, const std::atomic<bool>& stop);
 
 }  // namespace tw

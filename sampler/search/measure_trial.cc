@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "dsl/analysis/points.h"
+#include "dsl/base/text.h"
 
 namespace tw {
 namespace {
@@ -95,6 +96,11 @@ MeasureResult measure_trial(Measurer& measurer, const MeasuredTask& task, const 
     measured = measure();
   }
   return measured;
+}
+
+void set_same_code(Record& record, i64 other) {
+  record.status = Record::same_code;
+  record.error = cat("as record ", other);
 }
 
 }  // namespace tw

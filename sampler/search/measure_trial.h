@@ -25,4 +25,8 @@ struct MeasuredTask {
 MeasureResult measure_trial(Measurer& measurer, const MeasuredTask& task, const Kernel& kernel, bool is_baseline,
                             TuneProfile& profile);
 
+// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial
+// is spent. `other`: the record that has the same code.
+void set_same_code(Record& record, i64 other);
+
 }  // namespace tw

@@ -176,11 +176,6 @@ void set_result(Record& record, const MeasureResult& measured) {
   record.third_quartile = measured.upper_quartile * unit;
 }
 
-void set_same_code(Record& record, i64 other) {
-  record.status = Record::same_code;
-  record.error = cat("as record ", other);
-}
-
 Program judged_program(Arena& arena, const Program& program) {
   std::optional<Program> judged =
       has_stated_tolerance(program) ? std::nullopt : with_error_variances(arena, program, kVarianceSuffix);

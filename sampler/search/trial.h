@@ -68,9 +68,6 @@ Hash128 object_hash(const Kernel& kernel);
 
 // Status, message and times of a measurement, in its record.
 void set_result(Record& record, const MeasureResult& measured);
-// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial
-// is spent.
-void set_same_code(Record& record, i64 other);
 
 // What a result is compared with: the workload in f64 and, where it states no tolerance, the variances of rounding
 // (dsl/passes/rounding_error.h).

@@ -35,31 +35,31 @@ bool leaves_cores(const TuneTask& task) {
 
 class Tuner {
  public:
+  // One of `measurer` and `fleet`, or neither with replay_measurements.
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
-        Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop)
+        Database& database, Measurer* measurer, TunerLink* fleet, TuneObserver& observer, const std::atomic<bool>& stop)
       : tasks_(tasks),
         library_(library),
         options_(options),
         database_(database),
         measurer_(measurer),
+        fleet_(fleet),
         observer_(observer),
         stop_(stop),
         begin_(seconds_now()),
         search_(options) {
     int cores = usable_threads();
-    // Machines of a fleet measure beside the search, whatever cores it has; the candidates are those of a run that
-    // measures here.
-    overlapped_ =
-        options.overlaps && (cores > 1 || options.fleet) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
-    int threads = options.threads > 0             ? options.threads
-                  : overlapped_ && !options.fleet ? std::min(cores - 1, count_cpus_of_search())
-                                                  : cores;
+    // Machines of a fleet measure beside it, whatever cores there are; the candidates are those of a run on one of
+    // them.
+    overlapped_ = options.overlaps && (cores > 1 || fleet) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
+    int threads = options.threads > 0     ? options.threads
+                  : overlapped_ && !fleet ? std::min(cores - 1, count_cpus_of_search())
+                                          : cores;
     search_.round_options() = {.threads = threads, .stop = [this] { return must_stop(); }};
     auto must_end = [this] { return stop_ || is_late(); };
     if (measurer_) measurer_->stop_when(must_end);
-    if (options.fleet)
-      runner_ =
-          std::make_unique<FleetRunner>(options_, *options.fleet, must_end, database_, observer_, result_.profile);
+    if (fleet)
+      runner_ = std::make_unique<FleetRunner>(options_, *fleet, must_end, database_, observer_, result_.profile);
     else
       runner_ = std::make_unique<BatchRunner>(
           options_,
@@ -73,7 +73,7 @@ class Tuner {
     // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own
     // results are all known when it is searched. A task alone is searched without the results of its batch in flight,
     // however fast anything is: the same seed and the same measurements give the same candidates.
-    OtherCores affinity(overlapped_ && !options_.fleet);
+    OtherCores affinity(overlapped_ && !fleet_);
     Batch measuring;
     std::future<void> measured;
     // A batch may give fewer trials than it has candidates: then its task goes on after it.
@@ -98,7 +98,7 @@ class Tuner {
     }
     close_tasks();
     if (measurer_) measurer_->stop_when({});
-    add_stats();
+    search_.add_stats(result_);
     result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
     result_.tasks = progress();
@@ -258,7 +258,7 @@ class Tuner {
   // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured
   // now.
   bool is_at_bound(std::size_t i) {
-    if (options_.replay_measurements || (options_.fleet && !options_.bound)) return false;
+    if (options_.replay_measurements || (fleet_ && !options_.bound)) return false;
     TaskProgress& progress = states_[i].progress;
     auto measure = [&] {
       Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
@@ -300,21 +300,6 @@ class Tuner {
         give_up(i, cat("every candidate failed (", join(kinds, ", "), "); the first one: ", state.example_failure));
       }
     }
-  }
-
-  void add_stats() {
-    const SearchStats& stats = search_.stats();
-    result_.candidates = stats.candidates;
-    result_.rejected = stats.rejected;
-    result_.repeats = stats.repeats;
-    result_.profile.draw = stats.draw_seconds;
-    result_.profile.replay = stats.build.replay;
-    result_.profile.postprocess = stats.build.postprocess;
-    result_.profile.hash = stats.build.hash;
-    result_.profile.draft = stats.build.draft;
-    result_.profile.features = stats.build.features;
-    result_.profile.model = stats.model_seconds;
-    result_.profile.first_kernels = stats.first_kernel_seconds;
   }
 
   // ---- search
@@ -451,6 +436,7 @@ class Tuner {
   const TuneOptions& options_;
   Database& database_;
   Measurer* measurer_;
+  TunerLink* fleet_;
   TuneObserver& observer_;
   const std::atomic<bool>& stop_;
   double begin_;
@@ -477,6 +463,15 @@ class Tuner {
   std::unique_ptr<TrialRunner> runner_;
 };
 
+// The result of a run whose search is none.
+std::optional<TuneResult> refused_search(const TuneOptions& options) {
+  std::vector<ChoiceError> errors = errors_of(options.search);
+  if (errors.empty()) return std::nullopt;
+  TuneResult refused;
+  refused.error = cat("the search: ", errors[0].text);
+  return refused;
+}
+
 }  // namespace
 
 const char* name_of(Ended ended) {
@@ -486,13 +481,16 @@ const char* name_of(Ended ended) {
 
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
-  TW_CHECK(measurer || options.replay_measurements || options.fleet, "tune without a measurer");
-  if (std::vector<ChoiceError> errors = errors_of(options.search); !errors.empty()) {
-    TuneResult refused;
-    refused.error = cat("the search: ", errors[0].text);
-    return refused;
-  }
-  return Tuner(tasks, library, options, database, measurer, observer, stop).run();
+  TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
+  std::optional<TuneResult> refused = refused_search(options);
+  return refused ? *refused : Tuner(tasks, library, options, database, measurer, nullptr, observer, stop).run();
+}
+
+TuneResult tune_on_fleet(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+                         Database& database, TunerLink& fleet, TuneObserver& observer, const std::atomic<bool>& stop) {
+  TW_CHECK(!options.replay_measurements, "a fleet measures");
+  std::optional<TuneResult> refused = refused_search(options);
+  return refused ? *refused : Tuner(tasks, library, options, database, nullptr, &fleet, observer, stop).run();
 }
 
 }  // namespace tw

@@ -47,8 +47,6 @@ struct Bound {
   std::string what;  // that sets it: "the FMA peak", "the bandwidth"
 };
 
-class TunerLink;
-
 struct TuneOptions {
   i64 trials = 512;      // per task, those of earlier runs included
   i64 total_trials = 0;  // > 0: of all tasks together, those of earlier runs included; the scheduler divides them
@@ -77,8 +75,7 @@ struct TuneOptions {
   // by several threads.
   std::function<const Record*(const TuneTask& task, const Hash128& program)> known;
   TuneLimits limits = {};
-  MachineRates rates = {};     // of the machine that measures, for the draft model
-  TunerLink* fleet = nullptr;  // has the trials measured by the machines of a fleet, in place of a measurer
+  MachineRates rates = {};  // of the machine that measures, for the draft model
 };
 
 // Why a task has no further trials.
@@ -119,7 +116,6 @@ struct TuneProfile {
   MeasureSeconds parts;  // of `measure`, in the worker
   i64 pairs = 0;         // of samples
   i64 measurements = 0;  // a trial that may be the best has two or more
-  i64 faults = 0;        // trials of a fleet that ended without a measurement, by no fault of the candidate
 };
 
 struct TuneResult {
@@ -154,7 +150,7 @@ class TuneObserver {
 
 // With options whose search is none (errors_of) it ends at once, with an error. Runs until every task has its trials,
 // the time is over, or *stop is set (then the trial at hand is finished and stored). `measurer` may be null if
-// replay_measurements or `fleet` is set.
+// replay_measurements is set.
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop);
 

@@ -11,10 +11,11 @@
 #include <thread>
 
 #include "dsl/base/text.h"
+#include "fleet_kit.h"
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/measuring_machine.h"
+#include "sampler/search/fleet_runner.h"
 #include "search_kit.h"
-#include "support/postgres_server.h"
 #include "support/run_program.h"
 
 namespace tw {
@@ -25,7 +26,7 @@ class FleetSearch : public Search {
   void SetUp() override {
     TW_POSTGRES_OR_SKIP(server);
     server_ = server;
-    name_ = server->make_database();
+    name_ = make_tuning_database(*server);
     address_ = server->address(name_);
     DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
     ASSERT_TRUE(opened) << opened.error();
@@ -33,11 +34,12 @@ class FleetSearch : public Search {
   }
   void sql(const std::string& text) const { server_->sql(name_, text); }
 
-  TuneResult tune_with_fleet(TuneOptions options, Watcher& watcher) {
+  TuneResult tune_with_fleet(const TuneOptions& options, Watcher& watcher) {
     auto link = TunerLink::open(address_, "tuner");
     EXPECT_TRUE(link) << link.error();
-    options.fleet = link->get();
-    return tune(tasks_, library(), options, *database_, nullptr, watcher, watcher.stop);
+    TuneResult result = tune_on_fleet(tasks_, library(), options, *database_, **link, watcher, watcher.stop);
+    faults_ = (*link)->faults();
+    return result;
   }
   FleetStatus status() const {
     auto queue = TrialQueue::open(address_);
@@ -50,6 +52,7 @@ class FleetSearch : public Search {
   test::PostgresServer* server_ = nullptr;
   std::string name_, address_;
   std::optional<Database> database_;
+  i64 faults_ = 0;
 };
 
 // A machine of this process.
@@ -115,9 +118,7 @@ TEST_F(FleetSearch, SeveralMachinesAndTunersMeasureNothingTwice) {
   std::thread other([&] {
     auto opened = Database::open(address_, DatabaseMode::Write);
     auto link = TunerLink::open(address_, "other");
-    TuneOptions how = options(/*seed=*/2);
-    how.fleet = link->get();
-    EXPECT_EQ(tune(tasks_, library(), how, *opened, nullptr, second, second.stop).error, "");
+    EXPECT_EQ(tune_on_fleet(tasks_, library(), options(/*seed=*/2), *opened, **link, second, second.stop).error, "");
   });
   EXPECT_EQ(tune_with_fleet(options(/*seed=*/1), first).error, "");
   other.join();
@@ -208,7 +209,7 @@ TEST_F(FleetSearch, ATaskThatNobodyCanMeasureEnds) {
   TuneResult found = tune_with_fleet(how, watcher);
   EXPECT_EQ(found.error, "");
   EXPECT_NE(found.tasks[0].problem.find("program differs"), std::string::npos) << found.tasks[0].problem;
-  EXPECT_GT(found.profile.faults, 0);
+  EXPECT_GT(faults_, 0);
   EXPECT_TRUE(records(*database_).empty());
 }
 
@@ -259,7 +260,7 @@ class FleetPrograms : public testing::Test {
   void SetUp() override {
     TW_POSTGRES_OR_SKIP(server);
     server_ = server;
-    name_ = server->make_database();
+    name_ = make_tuning_database(*server);
     address_ = server->address(name_);
     test::write_file(folder_.path() + "/small.yaml", test::kGemmAndRows);
   }

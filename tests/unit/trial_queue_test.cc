@@ -10,9 +10,9 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
+#include "fleet_kit.h"
 #include "runtime/fleet/lasting_queue.h"
 #include "runtime/store/database.h"
-#include "support/postgres_server.h"
 
 namespace tw {
 namespace {
@@ -54,7 +54,7 @@ class TrialQueueTest : public testing::Test {
   void SetUp() override {
     TW_POSTGRES_OR_SKIP(server);
     server_ = server;
-    name_ = server->make_database();
+    name_ = make_tuning_database(*server);
     address_ = server->address(name_);
     auto opened = Database::open(address_, DatabaseMode::Write);
     ASSERT_TRUE(opened) << opened.error();
@@ -409,7 +409,7 @@ TEST(TrialQueueServer, OutlivesTheServer) {
   std::string why;
   std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
   if (!server) GTEST_SKIP() << "no PostgreSQL server: " << why;
-  std::string address = server->address(server->make_database());
+  std::string address = server->address(make_tuning_database(*server));
   auto database = Database::open(address, DatabaseMode::Write);
   ASSERT_TRUE(database) << database.error();
   auto opened = TrialQueue::open(address);
