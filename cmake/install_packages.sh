@@ -45,12 +45,19 @@ install_required() {
     give_up "the required packages could not be installed (see the message above; is there a network?)" "$@"
 }
 
+# The tests start a PostgreSQL server themselves: Debian's package shall neither make a cluster of its own nor start one.
+without_postgres_service() {
+  local settings=/etc/postgresql-common
+  [[ -e $settings/createcluster.conf ]] || as_root sh -c "mkdir -p $settings && echo 'create_main_cluster = false' >$settings/createcluster.conf"
+}
+
 # A package that this release of the archive does not have must not keep the others away.
 install_optional() {
   local package known=()
   for package in "$@"; do
     if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); else say "not in the package lists: $package"; fi
   done
+  [[ " ${known[*]} " != *" postgresql "* ]] || without_postgres_service
   ((${#known[@]} == 0)) || apt_get install -y --no-install-recommends "${known[@]}" || go_on_without "${known[@]}"
 }
 

@@ -21,43 +21,12 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "dsl/base/check.h"
+#include "runtime/store/database_result.h"
 #include "runtime/store/record.h"
 
 namespace tw {
-
-struct DatabaseError {
-  std::string message;  // one sentence: the file, what is wrong, what to do
-};
-
-// A value, or why there is none.
-template <class T>
-class [[nodiscard]] DatabaseResult {
- public:
-  DatabaseResult(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose, `return value;`
-  DatabaseResult(DatabaseError error) : value_(std::move(error)) {}  // NOLINT
-  explicit operator bool() const { return value_.index() == 0; }
-  T& operator*() & {
-    TW_CHECK(value_.index() == 0, "value of a failed database call");
-    return std::get<0>(value_);
-  }
-  T operator*() && {
-    return std::move(static_cast<DatabaseResult&>(*this).operator*());
-  }  // by value, so that a loop over *call() is safe
-  T* operator->() { return &**this; }
-  const std::string& error() const {
-    TW_CHECK(value_.index() == 1, "error of a good database call");
-    return std::get<1>(value_).message;
-  }
-
- private:
-  std::variant<T, DatabaseError> value_;
-};
-struct Done {};
-using DatabaseStatus = DatabaseResult<Done>;
 
 enum class DatabaseMode { Read, Write };  // Write makes the file if there is none
 

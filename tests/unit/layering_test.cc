@@ -118,6 +118,7 @@ const std::vector<Row> kSdkTable = {
     {"c10", {"costmodel/torch", "bench/peers"}},
     {"SQLiteCpp", {"runtime/store/sqlite_rows.h", "tests"}},
     {"sqlite3.h", {"runtime/store/sqlite_rows.h", "tests"}},
+    {"libpq-fe.h", {"runtime/store/libpq.h"}},
     {"yaml-cpp", {"runtime/lists/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"hwloc.h", {"backends/topology.cc"}},
