@@ -28,6 +28,7 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
+#include "runtime/store/postgres_address.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
@@ -50,7 +51,7 @@ struct Options {
 // Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {
   std::vector<i64> counts(list.tasks.size(), 0);
-  if (access(path.c_str(), F_OK) != 0) return counts;
+  if (!is_database_address(path) && access(path.c_str(), F_OK) != 0) return counts;
   std::optional<Database> database = open_database(path, DatabaseMode::Read);
   if (!database) return std::nullopt;
   for (std::size_t i = 0; i < counts.size(); ++i) {
