@@ -29,6 +29,7 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
+#include "runtime/store/postgres_address.h"
 #include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
@@ -53,7 +54,7 @@ struct Options {
 // Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {
   std::vector<i64> counts(list.tasks.size(), 0);
-  if (access(path.c_str(), F_OK) != 0) return counts;
+  if (!is_database_address(path) && access(path.c_str(), F_OK) != 0) return counts;
   std::optional<Database> database = open_database(path, DatabaseMode::Read);
   if (!database) return std::nullopt;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -390,13 +391,13 @@ bool check_objective(const std::string& name) {
 }
 
 int tune_list(const Options& options) {
-  if (!check_measure_on(options.measure_on, options.replay_measurements)) return Usage;
   if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list =
       open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
+  if (!check_measure_on(options.measure_on, path, options.replay_measurements)) return Usage;
   i64 total = options.total_trials > 0                 ? options.total_trials
               : options.trials > 0 || options.more > 0 ? 0
                                                        : given.total_trials.value;

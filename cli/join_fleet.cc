@@ -13,21 +13,20 @@
 
 namespace tw::cli {
 
-bool check_measure_on(const std::string& said, bool replays) {
+bool check_measure_on(const std::string& said, const std::string& database, bool replays) {
   bool is_known = said == kHere || said == kFleet;
   if (!is_known) return say(cat("--measure-on: expected `here` or `fleet`, found `", said, "`")), false;
   if (said == kFleet && replays)
     return say("--replay-measurements measures nothing: leave --measure-on fleet away"), false;
+  if (said == kFleet && !is_database_address(database))
+    return say(cat("--measure-on fleet: `", database,
+                   "` is a file; machines measure for a PostgreSQL database (--database postgresql://HOST/NAME)")),
+           false;
   return true;
 }
 
 std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const std::string& address,
                                       Database& database, TuneOptions& tuning, int& code) {
-  code = Usage;
-  if (!is_database_address(address))
-    return say(cat("--measure-on fleet: `", address,
-                   "` is a file; machines measure for a PostgreSQL database (--database postgresql://HOST/NAME)")),
-           nullptr;
   code = Environment;
   std::optional<std::unique_ptr<TunerLink>> link = checked(TunerLink::open(address, name_of_process()));
   if (!link) return nullptr;

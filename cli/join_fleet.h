@@ -13,7 +13,7 @@ namespace tw::cli {
 // What --measure-on may be.
 inline constexpr const char *kHere = "here", *kFleet = "fleet";
 // False after a message. `replays`: the run measures nothing.
-bool check_measure_on(const std::string& said, bool replays);
+bool check_measure_on(const std::string& said, const std::string& database, bool replays);
 
 // Waits until some machine measures for the first of the tasks, at most tuning.seconds, which become fewer by that. The
 // search then knows the rates of that machine. Null after a message, with the exit code.

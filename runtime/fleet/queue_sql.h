@@ -60,6 +60,17 @@ create table if not exists tracewright_fleet.faults (
 inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.faults') is not null";
 // Of one kind with each other: two programs that make the tables at the same time.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
+// What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
+inline constexpr const char* kRightsOfAll =
+    "GRANT USAGE ON SCHEMA tracewright_fleet TO ?; GRANT SELECT ON ALL TABLES IN SCHEMA tracewright_fleet TO ?";
+inline constexpr const char* kRightsOfTuner =
+    "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.tuners, tracewright_fleet.targets, tracewright_fleet.trials, "
+    "tracewright_fleet.faults TO ?; GRANT UPDATE (lost) ON tracewright_fleet.machines TO ?";
+inline constexpr const char* kRightsOfWorker =
+    "GRANT UPDATE ON tracewright_fleet.targets, tracewright_fleet.trials TO ?; "
+    "GRANT DELETE ON tracewright_fleet.tuners TO ?; "
+    "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.machines TO ?; "
+    "GRANT INSERT ON tracewright_fleet.faults TO ?; GRANT USAGE ON SEQUENCE tracewright_fleet.leases TO ?";
 
 // ---- tuners
 
@@ -101,14 +112,17 @@ with answered as (
   from unnest($1::text[], $2::text[], $3::text[]) as o (target, host, machine)
   where t.target = o.target and t.machine is null returning t.tuner)
 select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
-// $1: machine, $2 and $3: targets and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial
-// waits for another machine than the one that lost it.
+// A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
+// machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
+// that lost it.
 inline constexpr const char* kLease = R"(
 with free as (
   select t.id from tracewright_fleet.trials t
   join tracewright_fleet.targets w on w.tuner = t.tuner and w.target = t.target
   where t.state = 'queued' and (t.target, w.machine) in (select * from unnest($2::text[], $3::text[]))
     and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
+    and not exists (select 1 from tracewright_fleet.trials o where o.state = 'leased' and o.program = t.program
+      and o.workload = t.workload and o.target = t.target and o.is_cold = t.is_cold)
   order by t.id limit $4 for update of t skip locked)
 update tracewright_fleet.trials t
 set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),

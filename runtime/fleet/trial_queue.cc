@@ -7,7 +7,6 @@
 #include "dsl/base/text.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/store/postgres_rows.h"
-#include "runtime/store/postgres_schema.h"
 
 namespace tw {
 namespace {
@@ -56,6 +55,31 @@ std::string name_of_process() {
   return cat(host, ":", getpid());
 }
 
+namespace {
+
+DatabaseStatus grant(PostgresConnection& connection, const std::string& role, const std::string& rights) {
+  std::string text = cat(queue_sql::kRightsOfAll, "; ", rights), name = connection.quoted_name(role), statements;
+  for (char c : text) statements += c == '?' ? name : std::string(1, c);
+  return connection.script(statements);
+}
+
+}  // namespace
+
+DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options) {
+  return connection.transaction<Done>([&]() -> DatabaseStatus {
+    if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
+    if (auto made = connection.script(queue_sql::kTables); !made) return made;
+    const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
+                                                                {&options.worker, queue_sql::kRightsOfWorker},
+                                                                {&options.reader, ""}};
+    for (const auto& [role, rights] : roles) {
+      if (role->empty()) continue;
+      if (auto granted = grant(connection, *role, rights); !granted) return granted;
+    }
+    return Done{};
+  });
+}
+
 DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   auto connection = PostgresConnection::open(address);
   if (!connection) return connection.failure();
@@ -63,11 +87,8 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   auto has_tables = connection->run(queue_sql::kHasTables);
   if (!has_tables) return has_tables.failure();
   if (!(*has_tables)[0].is_true(0)) {
-    auto made = connection->transaction<Done>([&]() -> DatabaseStatus {
-      if (auto locked = connection->run(queue_sql::kLockTables); !locked) return locked.failure();
-      return connection->script(queue_sql::kTables);
-    });
-    if (!made) return made.failure();
+    auto made = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
+    if (!made) return DatabaseError{cat(made.error(), "; `tracewright db init` makes the tables of the queue")};
   }
   return TrialQueue(std::move(*connection));
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/store/postgres_connection.h"
+#include "runtime/store/postgres_schema.h"
 #include "runtime/store/record.h"
 
 namespace tw {
@@ -124,6 +125,10 @@ struct Finished {
   Accepted accepted = Accepted::Late;
   i64 record = 0;  // that the trial has now; 0 = none
 };
+
+// Makes the tables of the queue where they are missing, and gives the roles of `options` (which must be there) their
+// rights. In a transaction of its own.
+DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options);
 
 class TrialQueue {
  public:

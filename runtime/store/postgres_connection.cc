@@ -222,12 +222,18 @@ DatabaseResult<PostgresRows> PostgresConnection::run(const std::string& sql, con
   return collect();
 }
 
-DatabaseStatus PostgresConnection::script(const std::string& sql) {
+DatabaseResult<PostgresRows> PostgresConnection::run_script(const std::string& sql) {
   if (!is_connected()) return lost();
   PostgresRows rows(pq().exec(connection_.get(), sql.c_str()));
   ExecStatusType state = pq().resultStatus(rows.raw());
-  if (state == PGRES_TUPLES_OK || state == PGRES_COMMAND_OK) return Done{};
+  if (state == PGRES_TUPLES_OK || state == PGRES_COMMAND_OK) return rows;
   return failed(rows.raw());
+}
+
+DatabaseStatus PostgresConnection::script(const std::string& sql) {
+  auto rows = run_script(sql);
+  if (!rows) return rows.failure();
+  return Done{};
 }
 
 DatabaseStatus PostgresConnection::each(const std::string& sql, const std::vector<PostgresValue>& values,

@@ -100,6 +100,8 @@ class PostgresConnection {
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   // Runs several statements without values. Together they are one transaction, unless they hold BEGIN or COMMIT.
   DatabaseStatus script(const std::string& sql);
+  // The same; gives the answer of the last one.
+  DatabaseResult<PostgresRows> run_script(const std::string& sql);
   // Runs one statement and calls use(row) for every row as it arrives, until it returns false. `use` must not use this
   // connection.
   DatabaseStatus each(const std::string& sql, const std::vector<PostgresValue>& values,

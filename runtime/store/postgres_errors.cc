@@ -62,6 +62,7 @@ constexpr Words kFailures[] = {
     {"55P03", " is held by another program for more than 20 seconds; try again later"},
     {"57014", ": the server stopped the statement; try again later"},
     {"40", ": another program changed the same rows at the same time; try again"},
+    {"23514", " refuses a value, which is too long or of a wrong form"},
     {"22021", " cannot store text that is not UTF-8"},
     {"XX", " is damaged, the server says"},
     {"58", ": the server cannot read or write its files; what was stored before is safe, look at its disk"},

@@ -47,8 +47,8 @@ struct TrialFault {
 std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
                                      TrialFault& fault);
 
-// Reads what others have stored of the task since the last time. A better kernel than the incumbent becomes the
-// incumbent.
+// Reads what others have stored of the task since the last time, where this role may. A better kernel than the
+// incumbent becomes the incumbent.
 DatabaseStatus read_new_records(FleetTask& task, Database& database);
 
 // A trial that was replayed, and compiled unless there is a fault.

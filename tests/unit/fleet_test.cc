@@ -253,6 +253,34 @@ TEST_F(FleetSearch, AMachineThatHangsLosesItsTrialsToAnother) {
     EXPECT_TRUE(programs.emplace(record.task, record.program).second) << "stored twice";
 }
 
+// The server is killed in the middle of a measurement, and comes back.
+TEST_F(FleetSearch, ARestartOfTheServerLosesNothing) {
+  std::string why;
+  std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
+  ASSERT_TRUE(server) << why;
+  address_ = server->address(make_tuning_database(*server));
+  DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
+  ASSERT_TRUE(opened) << opened.error();
+  database_.emplace(std::move(*opened));
+  int calls = 0;
+  Lent machine(address_, [&](const Kernel& kernel, const MeasureOptions&) {
+    if (++calls == 5) {
+      server->kill_all();
+      EXPECT_TRUE(server->start_again());
+    }
+    return time_of(kernel);
+  });
+  Watcher watcher;
+  TuneResult found = tune_with_fleet(options(1, 1, 12), watcher);
+  EXPECT_EQ(found.error, "");
+  EXPECT_EQ(found.tasks[0].trials, 12);
+  std::set<std::pair<std::string, std::string>> programs;
+  for (const Record& record : trials(*database_))
+    EXPECT_TRUE(programs.emplace(record.task, record.program).second) << "stored twice";
+  machine.take_back();
+  database_.reset();
+}
+
 // ---- as programs
 
 class FleetPrograms : public testing::Test {

@@ -294,6 +294,47 @@ TEST_F(TrialQueueTest, RemovesTheTrialsOfATunerThatIsGone) {
   EXPECT_EQ(status.tuners[0].id, alive);
 }
 
+TEST_F(TrialQueueTest, AProgramIsMeasuredForOneTunerAtATime) {
+  TrialQueue queue = this->queue();
+  i64 first = tuner(queue), second = tuner(queue), machine = this->machine(queue), other = this->machine(queue);
+  good(queue.put(first, trials(1)));
+  good(queue.put(second, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine, 1);
+  ASSERT_EQ(leased.size(), 1u);
+  EXPECT_TRUE(lease(queue, other).empty());
+  Finished done = good(queue.finish(machine, leased[0], record_of(leased[0])));
+  std::vector<LeasedTrial> again = lease(queue, other);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(good(queue.finish_known(other, again[0], done.record)).accepted, Accepted::Yes);
+  EXPECT_EQ(records().size(), 1u);
+  EXPECT_EQ(good(queue.outcomes(second)).at(0).record, done.record);
+}
+
+TEST_F(TrialQueueTest, AWorkerPutsNothingIn) {
+  sql("do $$ begin create role tw_worker login; exception when duplicate_object then null; end $$; "
+      "do $$ begin create role tw_tuner login; exception when duplicate_object then null; end $$");
+  auto owner = PostgresConnection::open(address_);
+  SchemaOptions roles{.tuner = "tw_tuner", .worker = "tw_worker", .reader = ""};
+  ASSERT_TRUE(make_postgres_schema(*owner, roles));
+  good(make_queue_tables(*owner, roles));
+  auto open = [&](const std::string& role) { return good(TrialQueue::open(server_->address(name_, role))); };
+  TrialQueue tuners = open("tw_tuner"), machines = open("tw_worker");
+  i64 tuner = this->tuner(tuners), machine = this->machine(machines);
+  good(tuners.put(tuner, trials(2)));
+  std::vector<LeasedTrial> leased = lease(machines, machine);
+  ASSERT_EQ(leased.size(), 2u);
+  EXPECT_EQ(good(machines.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Yes);
+  EXPECT_TRUE(good(machines.beat_machine(machine)));
+  let_leases_run_out();
+  EXPECT_EQ(good(tuners.tidy()), 1);
+  EXPECT_EQ(good(tuners.outcomes(tuner)).size(), 1u);
+  good(machines.leave(machine));
+  EXPECT_FALSE(machines.put(tuner, trials(3))) << "a worker must not make others work";
+  EXPECT_FALSE(machines.add_tuner("worker"));
+  EXPECT_FALSE(machines.remove_trials(tuner, true));
+  good(tuners.remove_tuner(tuner));
+}
+
 TEST_F(TrialQueueTest, TheFirstMachineDecidesWhoMeasures) {
   TrialQueue queue = this->queue();
   i64 tuner = this->tuner(queue, {kCpu.target, "", ""}), machine = this->machine(queue);
@@ -400,6 +441,7 @@ TEST_F(TrialQueueTest, NothingIsLostOrDoneTwiceUnderRandomCalls) {
 }
 
 TEST_F(TrialQueueTest, TwoThatMakeTheTablesAtOnce) {
+  sql("drop schema tracewright_fleet cascade");
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) threads.emplace_back([&] { queue(); });
   for (std::thread& thread : threads) thread.join();
