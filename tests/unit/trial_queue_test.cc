@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -100,6 +102,26 @@ class TrialQueueTest : public testing::Test {
     }
     ADD_FAILURE() << "no machine " << machine;
     return {};
+  }
+
+  void expect_each_ended_once(const std::vector<TrialOutcome>& outcomes, const std::vector<QueuedTrial>& batch,
+                              int accepted) {
+    EXPECT_EQ(outcomes.size(), batch.size());
+    std::set<i64> named;
+    for (const TrialOutcome& outcome : outcomes) {
+      EXPECT_NE(outcome.record != 0, !outcome.fault.empty()) << outcome.trial;
+      if (outcome.record) named.insert(outcome.record);
+    }
+    std::set<std::string> programs;
+    std::size_t stored = 0;
+    for (const Record& record : records()) {
+      if (record.workload != batch[0].workload) continue;
+      ++stored;
+      EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: " << record.program;
+      EXPECT_TRUE(named.count(record.id)) << "a record that no trial names";
+    }
+    EXPECT_EQ(stored, named.size());
+    EXPECT_EQ(accepted, static_cast<int>(stored));
   }
 
   test::PostgresServer* server_ = nullptr;
@@ -369,10 +391,73 @@ TEST_F(TrialQueueTest, TheDatabaseRefusesHugeRows) {
   EXPECT_EQ(good(queue.outcomes(tuner)).at(0).message.size(), kLongestMessage);
 }
 
+// A machine that does anything, in any order.
+class AnyMachine {
+ public:
+  AnyMachine(TrialQueue queue, i64 id, Rng rng, std::function<void()> let_time_pass)
+      : queue_(std::move(queue)), id_(id), rng_(rng), let_time_pass_(std::move(let_time_pass)) {}
+
+  // Returns how many records were accepted.
+  int step() {
+    switch (rng_.below(8)) {
+      case 0:
+        if (rng_.below(2) == 0) let_time_pass_();
+        return 0;
+      case 1:
+        EXPECT_TRUE(rng_.below(2) == 0 ? static_cast<bool>(queue_.give_back(id_))
+                                       : static_cast<bool>(queue_.beat_machine(id_)));
+        return 0;
+      case 2:
+        if (!old_.empty()) EXPECT_EQ(finish(old_.back()), 0) << "the end of a lease that has ended";
+        return 0;
+      case 3:
+      case 4:
+        lease(3);
+        return 0;
+      default:
+        return held_.empty() ? 0 : finish_last();
+    }
+  }
+  int finish_all() {
+    int accepted = 0;
+    while (!held_.empty()) accepted += finish_last();
+    return accepted;
+  }
+  void lease(int most) {
+    auto leased = queue_.lease(id_, {kCpu}, most);
+    ASSERT_TRUE(leased) << leased.error();
+    held_.insert(held_.end(), leased->begin(), leased->end());
+  }
+
+ private:
+  int finish_last() {
+    LeasedTrial last = held_.back();
+    held_.pop_back();
+    old_.push_back(last);
+    if (rng_.below(8) > 0) return finish(last);
+    EXPECT_TRUE(queue_.finish_with_fault(id_, last, fault::kProgramDiffers, ""));
+    return 0;
+  }
+  int finish(const LeasedTrial& leased) {
+    auto finished = queue_.finish(id_, leased, record_of(leased));
+    EXPECT_TRUE(finished) << finished.error();
+    return finished->accepted == Accepted::Yes;
+  }
+
+  TrialQueue queue_;
+  i64 id_;
+  Rng rng_;
+  std::function<void()> let_time_pass_;
+  std::vector<LeasedTrial> held_, old_;  // held: maybe not any more
+};
+
 // Whatever machines do, each trial ends once: with one record, or with a fault and none.
 TEST_F(TrialQueueTest, NothingIsLostOrDoneTwiceUnderRandomCalls) {
-  constexpr int kTrials = 60, kThreads = 4;
+  constexpr int kTrials = 60, kMachines = 4, kSteps = 400;
   test::Seeds seeds = test::seeds_from_environment(3);
+  auto let_time_pass = [this] {
+    sql("update tracewright_fleet.trials set deadline = deadline - interval '1 hour', lost = lost - interval '1 hour'");
+  };
   for (i64 seed = seeds.first; seed < seeds.end; ++seed) {
     SCOPED_TRACE(seed);
     TrialQueue tuners = queue();
@@ -382,60 +467,25 @@ TEST_F(TrialQueueTest, NothingIsLostOrDoneTwiceUnderRandomCalls) {
     good(tuners.put(tuner, batch));
     std::atomic<int> accepted = 0;
     std::vector<std::thread> threads;
-    for (int thread = 0; thread < kThreads; ++thread) {
-      threads.emplace_back([&, thread] {
-        Rng rng(static_cast<u64>(seed), static_cast<u64>(thread), 0);
+    for (int i = 0; i < kMachines; ++i) {
+      threads.emplace_back([&, i] {
         TrialQueue own = queue();
-        i64 id = machine(own, cat("machine ", thread));
-        std::vector<LeasedTrial> held, old;
-        for (int step = 0; step < 400; ++step) {
-          u64 what = rng.next() % 16;
-          if (what == 0)
-            sql("update tracewright_fleet.trials set deadline = deadline - interval '1 hour', "
-                "lost = lost - interval '1 hour'");
-          if (what == 1) good(own.give_back(id)), old.insert(old.end(), held.begin(), held.end()), held.clear();
-          if (what == 2 && !old.empty())
-            EXPECT_NE(good(own.finish(id, old.back(), record_of(old.back()))).accepted, Accepted::Yes);
-          if (what == 3) EXPECT_TRUE(good(own.beat_machine(id)));
-          if (what > 3 && what < 9)
-            for (LeasedTrial& one : lease(own, id, 3)) held.push_back(one);
-          if (what >= 9 && !held.empty()) {
-            bool is_fault = what == 15;
-            Finished done = good(is_fault ? own.finish_with_fault(id, held.back(), fault::kProgramDiffers, "")
-                                          : own.finish(id, held.back(), record_of(held.back())));
-            accepted += !is_fault && done.accepted == Accepted::Yes;
-            old.push_back(held.back());
-            held.pop_back();
-          }
-        }
-        for (const LeasedTrial& one : held)
-          accepted += good(own.finish(id, one, record_of(one))).accepted == Accepted::Yes;
-        good(own.leave(id));
+        i64 id = machine(own, cat("machine ", i));
+        AnyMachine any(std::move(own), id, Rng(static_cast<u64>(seed), static_cast<u64>(i)), let_time_pass);
+        for (int step = 0; step < kSteps; ++step) accepted += any.step();
+        accepted += any.finish_all();
       });
     }
     for (std::thread& thread : threads) thread.join();
-    let_leases_run_out();
-    sql("update tracewright_fleet.trials set lost = lost - interval '1 hour'");
-    i64 last = machine(tuners, "last");
-    for (const LeasedTrial& one : lease(tuners, last))
-      accepted += good(tuners.finish(last, one, record_of(one))).accepted == Accepted::Yes;
-    std::vector<TrialOutcome> outcomes = good(tuners.outcomes(tuner));
-    EXPECT_EQ(outcomes.size(), static_cast<std::size_t>(kTrials));
-    std::set<i64> named;
-    for (const TrialOutcome& outcome : outcomes) {
-      EXPECT_NE(outcome.record != 0, !outcome.fault.empty()) << outcome.trial;
-      if (outcome.record) named.insert(outcome.record);
-    }
-    std::set<std::string> programs;
-    std::size_t stored = 0;
-    for (const Record& record : records()) {
-      if (record.workload != batch[0].workload) continue;
-      ++stored;
-      EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: " << record.program;
-      EXPECT_TRUE(named.count(record.id)) << "a record that no trial names";
-    }
-    EXPECT_EQ(stored, named.size());
-    EXPECT_EQ(accepted, static_cast<int>(stored));
+    let_time_pass();
+    good(tuners.tidy());
+    let_time_pass();
+    TrialQueue own = queue();
+    i64 id = machine(own, "last");
+    AnyMachine last(std::move(own), id, Rng(1), let_time_pass);
+    last.lease(kTrials);
+    accepted += last.finish_all();
+    expect_each_ended_once(good(tuners.outcomes(tuner)), batch, accepted);
     good(tuners.remove_tuner(tuner));
   }
 }
