@@ -47,8 +47,10 @@ install_required() {
 
 # The tests start a PostgreSQL server themselves: Debian's package shall neither make a cluster of its own nor start one.
 without_postgres_service() {
-  local settings=/etc/postgresql-common
-  [[ -e $settings/createcluster.conf ]] || as_root sh -c "mkdir -p $settings && echo 'create_main_cluster = false' >$settings/createcluster.conf"
+  local settings=/etc/postgresql-common/createcluster.conf
+  [[ ! -e $settings ]] || return 0  # somebody else's choice
+  apt_get install -y --no-install-recommends postgresql-common || return 0
+  as_root sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$settings"
 }
 
 # A package that this release of the archive does not have must not keep the others away.

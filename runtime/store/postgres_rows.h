@@ -45,6 +45,16 @@ std::string postgres_select() {
   return cat("SELECT id, digest, ", join(columns_of<Row>(), ", "), " FROM tracewright.", Row::table, " ");
 }
 
+// The next rows by rising id, of those that fit `condition` with its values $1 to $`count`. Further values: the last id
+// seen, the last id wanted; `of_task`: in front of them the task's key, and only its rows. Comparing key and id as one
+// leaves the server no other way than the index of the task, however its rows lie in the table.
+template <class Row>
+std::string postgres_page(const std::string& condition, std::size_t count, bool of_task, int rows) {
+  const std::string key = of_task ? "task_key, " : "", value = of_task ? cat("$", ++count, "::bigint, ") : "";
+  return cat(postgres_select<Row>(), "WHERE ", condition, " AND (", key, "id) > (", value, "$", count + 1,
+             "::bigint) AND (", key, "id) <= (", value, "$", count + 2, "::bigint) ORDER BY ", key, "id LIMIT ", rows);
+}
+
 // False = the digest does not fit.
 template <class Row>
 bool read_postgres_row(const PostgresRow& stored, Row& row) {

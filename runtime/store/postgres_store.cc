@@ -50,11 +50,16 @@ class PostgresStore : public DatabaseStore {
   // The row, or nothing after it was noted as damaged.
   template <class Row>
   std::optional<Row> good(const PostgresRow& stored);
-  // Calls use(row) for every good row with an id between the two that fits `condition` (whose values `values` are), by
-  // rising id and in pages, until it returns false.
+  // Which rows: `condition` holds the values $1, ...; ids are above `after` and at most `last`; those of one task.
+  struct Wanted {
+    std::string condition = "true";
+    std::vector<PostgresValue> values = {};
+    i64 after = 0, last = i64{1} << 62;
+    std::optional<i64> task_key = {};
+  };
+  // Calls use(row) for every good one, by rising id and in pages, until it returns false.
   template <class Row, class Use>
-  DatabaseStatus scan(const std::string& condition, const std::vector<PostgresValue>& values, i64 after, i64 last,
-                      Use&& use);
+  DatabaseStatus scan(const Wanted& wanted, Use&& use);
   template <class Row>
   DatabaseResult<std::vector<Row>> collect(const std::string& condition, const std::vector<PostgresValue>& values);
 
@@ -62,8 +67,6 @@ class PostgresStore : public DatabaseStore {
   DatabaseMode mode_;
   std::set<std::pair<std::string, i64>> damaged_;  // table and id
 };
-
-constexpr i64 no_last = i64{1} << 62;
 
 // ---- reading
 // ------------------------------------------------------------------------------------------------------
@@ -89,15 +92,14 @@ std::optional<Row> PostgresStore::good(const PostgresRow& stored) {
 }
 
 template <class Row, class Use>
-DatabaseStatus PostgresStore::scan(const std::string& condition, const std::vector<PostgresValue>& values, i64 after,
-                                   i64 last, Use&& use) {
-  const std::size_t count = values.size();
-  const std::string statement = cat(postgres_select<Row>(), "WHERE ", condition, " AND id > $", count + 1,
-                                    "::bigint AND id <= $", count + 2, "::bigint ORDER BY id LIMIT ", rows_of_a_page);
-  while (true) {
-    std::vector<PostgresValue> all = values;
-    all.push_back(after), all.push_back(last);
-    auto page = run(statement, all);
+DatabaseStatus PostgresStore::scan(const Wanted& wanted, Use&& use) {
+  const std::string statement =
+      postgres_page<Row>(wanted.condition, wanted.values.size(), wanted.task_key.has_value(), rows_of_a_page);
+  for (i64 after = wanted.after;;) {
+    std::vector<PostgresValue> values = wanted.values;
+    if (wanted.task_key) values.push_back(*wanted.task_key);
+    values.push_back(after), values.push_back(wanted.last);
+    auto page = run(statement, values);
     if (!page) return page.failure();
     for (int at = 0; at < page->size(); ++at) {
       after = (*page)[at].integer(0);
@@ -112,7 +114,7 @@ template <class Row>
 DatabaseResult<std::vector<Row>> PostgresStore::collect(const std::string& condition,
                                                         const std::vector<PostgresValue>& values) {
   std::vector<Row> found;
-  auto done = scan<Row>(condition, values, 0, no_last, [&](Row& row) { return found.push_back(std::move(row)), true; });
+  auto done = scan<Row>({condition, values}, [&](Row& row) { return found.push_back(std::move(row)), true; });
   if (!done) return done.failure();
   return found;
 }
@@ -154,23 +156,22 @@ DatabaseResult<i64> PostgresStore::add_records(std::vector<Record> records) {
 }
 
 DatabaseStatus PostgresStore::visit(const RecordFilter& filter, const std::function<void(Record&)>& visit) {
-  std::string condition = "true";
-  std::vector<PostgresValue> values;
-  auto add = [&](const char* comparison, const PostgresValue& value) {
-    values.push_back(value);
-    condition += cat(" AND ", comparison, values.size());
+  Wanted wanted{.after = filter.after};
+  auto add = [&](const char* comparison, const std::string& value) {
+    if (value.empty()) return;
+    wanted.values.push_back(value);
+    wanted.condition += cat(" AND ", comparison, " $", wanted.values.size());
   };
-  if (!filter.workload.empty()) add("workload = $", filter.workload);
-  if (!filter.target.empty()) add("target = $", filter.target);
-  if (!filter.workload.empty() && !filter.target.empty()) {
-    add("task_key = $", key_of_texts(filter.workload, filter.target));
-    condition += "::bigint";
-  }
-  if (!filter.not_target.empty()) add("target <> $", filter.not_target);
+  add("workload =", filter.workload);
+  add("target =", filter.target);
+  add("target <>", filter.not_target);
+  if (!filter.workload.empty() && !filter.target.empty())
+    wanted.task_key = key_of_texts(filter.workload, filter.target);
   auto last = latest_record();
   if (!last) return last.failure();
-  if (*last <= filter.after) return Done{};
-  return scan<Record>(condition, values, filter.after, *last, [&](Record& record) {
+  wanted.last = *last;
+  if (wanted.last <= wanted.after) return Done{};
+  return scan<Record>(wanted, [&](Record& record) {
     if (filter.stop && filter.stop()) return false;
     visit(record);
     return true;
@@ -304,10 +305,10 @@ DatabaseResult<Verification> PostgresStore::verify() {
     verification.problems.push_back(done.error());  // the server cannot read on
     return Done{};
   };
-  DatabaseStatus done = note(scan<WorkloadText>("true", {}, 0, no_last, count));
-  if (done) done = note(scan<Record>("true", {}, 0, no_last, count));
-  if (done) done = note(scan<StoredModel>("true", {}, 0, no_last, count));
-  if (done) done = note(scan<StoredRun>("true", {}, 0, no_last, count));
+  DatabaseStatus done = note(scan<WorkloadText>({}, count));
+  if (done) done = note(scan<Record>({}, count));
+  if (done) done = note(scan<StoredModel>({}, count));
+  if (done) done = note(scan<StoredRun>({}, count));
   verification.damaged = damaged();
   damaged_.insert(before.begin(), before.end());
   if (!done) return done.failure();
