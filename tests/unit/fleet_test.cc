@@ -181,6 +181,35 @@ TEST_F(FleetSearch, AProgramThatDiffersIsNotMeasured) {
   EXPECT_EQ(machine.take_back().counts.faults, 4);
 }
 
+// What another one has measured is not measured again, although its program is another one.
+TEST_F(FleetSearch, CodeThatIsKnownIsNotMeasured) {
+  Waiting waiting{.must_stop = [] { return false; }, .say = [](const std::string&) {}};
+  const Program& program = tasks_[0].program.program;
+  QueuedTrial untuned{.workload = to_hex(structural_hash(program)),
+                      .target = to_string(tasks_[0].target),
+                      .program = to_hex(normalized_hash(program)),
+                      .task = "dense"};
+  auto measure = [&] {
+    Lent machine(address_);
+    auto link = TunerLink::open(address_, "tuner");
+    EXPECT_TRUE(link) << link.error();
+    EXPECT_TRUE(database_->add_workload(untuned.workload, workload_text(program)));
+    EXPECT_TRUE((*link)->machine_for(untuned.target, waiting));
+    EXPECT_TRUE((*link)->measure({untuned}, waiting, [](std::size_t, const TrialOutcome&) {}));
+  };
+  measure();
+  Record known = records(*database_).at(0);
+  ASSERT_TRUE(known.ok());
+  SetUp();  // an empty database
+  known.program = std::string(32, '7');
+  ASSERT_TRUE(database_->add_record(known));
+  measure();
+  Record same = records(*database_).at(1);
+  EXPECT_EQ(same.program, untuned.program);
+  EXPECT_EQ(same.status, Record::same_code);
+  EXPECT_EQ(same.object, known.object);
+}
+
 TEST_F(FleetSearch, AForeignWorkloadIsRefused) {
   Lent machine(address_);
   auto link = TunerLink::open(address_, "hostile");
