@@ -86,8 +86,7 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
     if (reconnections_ != queue_->reconnections()) {
       // What was leased when the connection was lost may not be known here.
       if (auto back = queue.give_back(id_); !back) return back.failure();
-      if (auto opened = reopen_database(); !opened)
-        return DatabaseError{.message = opened.error(), .is_connection_lost = true};
+      if (auto opened = reopen_database(); !opened) return opened.failure();
     }
     auto wanted = queue.wanted_targets();
     if (!wanted) return wanted.failure();
