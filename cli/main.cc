@@ -43,7 +43,7 @@ constexpr Command commands[] = {
     {"reduce", "shrink a failing trace to a few lines that fail in the same way", run_reduce},
     {"language", "the words of the rule language: instructions, functions, limits", run_language},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
-    {"db", "verify, export, import a database; list its best records", run_db},
+    {"db", "verify, export, import, copy a database; list its best records; make one on a server", run_db},
     {"model", "learn cost models from databases, and see how good they are", run_model},
     {"version", "print the version", run_version},
 };

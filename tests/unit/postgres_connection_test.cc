@@ -1,7 +1,10 @@
 #include "runtime/store/postgres_connection.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "dsl/base/text.h"
 #include "runtime/store/postgres_address.h"
@@ -161,6 +164,42 @@ TEST_F(PostgresConnectionTest, EveryRefusalIsOneSentence) {
   expect("postgresql://a@127.0.0.1:1/b", "no server answers");
   expect(cat("postgresql://a@/b?host=", folder.path()), "no server answers");
   expect("postgresql://a@no.such.host.invalid/b", "no server answers");
+}
+
+// Only a certificate that the address trusts, and that has not expired, lets a client in that asks for proof.
+TEST(PostgresTls, AnExpiredCertificateIsSaid) {
+  std::string why;
+  auto server = test::PostgresServer::start({}, &why);
+  if (!server) GTEST_SKIP() << "no PostgreSQL server: " << why;
+  const std::string folder = server->folder(), key = folder + "/key.pem";
+  auto openssl = [&](const std::string& words) {
+    return std::system(cat("openssl ", words, " 2>/dev/null").c_str()) == 0;
+  };
+  if (!openssl(cat("req -x509 -newkey rsa:2048 -nodes -keyout ", key, " -out ", folder,
+                   "/valid.pem -days 2 -subj /CN=localhost")) ||
+      !openssl(cat("x509 -in ", folder, "/valid.pem -signkey ", key, " -days -1 -out ", folder, "/old.pem")))
+    GTEST_SKIP() << "no openssl that makes certificates";
+  struct stat owner{};
+  ASSERT_EQ(stat(folder.c_str(), &owner), 0);
+  ASSERT_EQ(chown(key.c_str(), owner.st_uid, owner.st_gid), 0);
+  chmod(key.c_str(), 0600);
+  server->sql("postgres", cat("ALTER SYSTEM SET ssl_key_file = '", key, "'"));
+  server->sql("postgres", "ALTER SYSTEM SET ssl = on");
+  server->sql("postgres", "ALTER ROLE postgres PASSWORD 'right-one'");
+  test::Variable password("PGPASSWORD", "right-one");
+  auto error = [&](const char* certificate) {
+    server->sql("postgres", cat("ALTER SYSTEM SET ssl_cert_file = '", folder, "/", certificate, "'"));
+    server->stop();
+    EXPECT_TRUE(server->start_again()) << test::read_file(folder + "/log");
+    auto opened = PostgresConnection::open(cat("postgresql://postgres@localhost:", server->port(),
+                                               "/postgres?sslmode=verify-full&sslrootcert=", folder, "/", certificate));
+    return opened ? "" : opened.error();
+  };
+  EXPECT_EQ(error("valid.pem"), "");
+  std::string message = error("old.pem");
+  EXPECT_NE(message.find("no encrypted connection"), std::string::npos) << message;
+  EXPECT_NE(message.find("certificate"), std::string::npos) << message;
+  EXPECT_EQ(message.find("right-one"), std::string::npos);
 }
 
 TEST(PostgresAddress, NothingOfAnAddressWithAPasswordIsShown) {
