@@ -1,4 +1,4 @@
-// tracewright db: care of a database: verify, export, import, best.
+// tracewright db: care of a database: verify, export, import, best, init, copy, remove.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstring>
@@ -11,13 +11,18 @@
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "runtime/fleet/trial_queue.h"
+#include "runtime/store/database_copy.h"
 #include "runtime/store/database_exchange.h"
+#include "runtime/store/postgres_address.h"
+#include "runtime/store/postgres_schema.h"
 
 namespace tw::cli {
 namespace {
 
 struct Options {
-  std::string database, file, task;
+  std::string database, to, file, task, host;
+  SchemaOptions schema;
   std::size_t most = 5;
   bool json = false;
 };
@@ -104,6 +109,66 @@ int list_best(const Options& options) {
   return Ok;
 }
 
+// ---- servers
+
+int say_notes(const std::string& address, const SchemaOptions& options) {
+  auto connection = checked(PostgresConnection::open(address));
+  if (!connection) return Environment;
+  auto notes = checked(make_postgres_schema(*connection, options));
+  if (!notes) return Environment;
+  for (const std::string& note : *notes) say(cat(address, ": ", note));
+  return checked(make_queue_tables(*connection, options)) ? Ok : Environment;
+}
+
+int init(const Options& options) {
+  if (is_database_address(options.database)) return say_notes(options.database, options.schema);
+  say(cat("db init is for a database on a server (postgresql://...); the file ", options.database,
+          " is made by the first command that writes to it"));
+  return Usage;
+}
+
+// Opens the target of a copy; an empty database on a server gets its tables first.
+std::optional<Database> open_target(const Options& options) {
+  DatabaseResult<Database> opened = Database::open(options.to, DatabaseMode::Write);
+  bool has_no_tables = !opened && opened.failure().state == "3F000";
+  if (!has_no_tables) return checked(std::move(opened));
+  if (say_notes(options.to, options.schema) != Ok) return std::nullopt;
+  return open_database(options.to, DatabaseMode::Write);
+}
+
+int copy(const Options& options) {
+  if (options.to.empty()) return say("db copy needs two databases: FROM and TO"), Usage;
+  std::optional<Database> from = open_database(options.database, DatabaseMode::Read);
+  if (!from) return Environment;
+  std::optional<Database> to = open_target(options);
+  if (!to) return Environment;
+  std::optional<CopyReport> report = checked(copy_database(*from, *to));
+  if (!report) return Environment;
+  if (options.json) {
+    print_json({{"records", report->records},
+                {"known", report->known},
+                {"workloads", report->workloads},
+                {"models", report->models},
+                {"damaged", from->damaged()}});
+  } else {
+    say(cat(report->records, " records added, ", report->known, " known already, ", report->workloads, " workloads, ",
+            report->models, " cost models"));
+  }
+  if (from->damaged() == 0) return Ok;
+  say(cat(from->damaged(), " damaged rows of ", options.database, " were left out"));
+  return TargetMissed;
+}
+
+int remove_records(const Options& options) {
+  if (options.host.empty()) return say("db remove needs --host: whose records are to be removed"), Usage;
+  std::optional<Database> database = open_database(options.database, DatabaseMode::Write);
+  if (!database) return Environment;
+  std::optional<i64> removed = checked(database->remove_host(options.host));
+  if (!removed) return Environment;
+  options.json ? print_json({{"removed", *removed}}) : say(cat(*removed, " records removed"));
+  return Ok;
+}
+
 struct Action {
   const char* name;
   const char* help;
@@ -114,6 +179,9 @@ constexpr Action actions[] = {
     {"export", "records and workloads as lines of JSON, to standard output or --file", export_all},
     {"import", "add what `export` wrote, from standard input or --file; nothing is trusted", import_all},
     {"best", "the fastest records of each task on each machine", list_best},
+    {"init", "make the tables on a server and give the roles their rights, or bring them up to date", init},
+    {"copy", "carry what DATABASE holds into TO, which may be empty; files and servers, in both directions", copy},
+    {"remove", "of a server: remove the records that the machine --host has measured", remove_records},
 };
 
 }  // namespace
@@ -128,9 +196,16 @@ int run_db(int count, char** words) {
   }
   App app("db", help,
           "examples:\n  tracewright db verify tuning.db\n  tracewright db export a.db "
-          "| tracewright db import b.db");
+          "| tracewright db import b.db\n  tracewright db init postgresql://owner@db/tw\n"
+          "  tracewright db copy tuning.db postgresql://tuner@db/tw");
   app.add_option("ACTION", wanted, join(names, ", ")).required();
-  app.add_option("DATABASE", options.database, "the database").required();
+  app.add_option("DATABASE", options.database, "the database: a file or an address (postgresql://...)").required();
+  app.add_option("TO", options.to, "copy: the database that is copied to");
+  app.add_option("--tuner", options.schema.tuner, "init: role that may tune (\"\" = none)");
+  app.add_option("--worker", options.schema.worker, "init: role that may store what it measures (\"\" = none)");
+  app.add_option("--reader", options.schema.reader, "init: role that may only read (\"\" = none)");
+  app.add_flag("--beside-others", options.schema.beside_others, "init: also where there are tables of other programs");
+  app.add_option("--host", options.host, "remove: a machine, as `show --json` names it (\"host\")");
   app.add_option("--file", options.file,
                  "file to write or read instead of the standard streams; one that is read may be compressed by gzip");
   app.add_option("--task", options.task, "best: only the task of this name");

@@ -16,6 +16,7 @@
 #include "cli/compile_only.h"
 #include "cli/devices.h"
 #include "cli/interrupt.h"
+#include "cli/join_fleet.h"
 #include "cli/model_file.h"
 #include "cli/open_list.h"
 #include "cli/progress.h"
@@ -28,6 +29,8 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
+#include "runtime/store/postgres_address.h"
+#include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
@@ -37,6 +40,7 @@ namespace {
 
 struct Options {
   std::string file, database, rules, strategy, model, objective, model_file, transfer, output;
+  std::string measure_on = kHere;
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -50,7 +54,7 @@ struct Options {
 // Trials of this machine that the database holds already, per task; nothing if there is no database yet.
 std::optional<std::vector<i64>> stored_trials(const LoadedList& list, const std::string& path) {
   std::vector<i64> counts(list.tasks.size(), 0);
-  if (access(path.c_str(), F_OK) != 0) return counts;
+  if (!is_database_address(path) && access(path.c_str(), F_OK) != 0) return counts;
   std::optional<Database> database = open_database(path, DatabaseMode::Read);
   if (!database) return std::nullopt;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -132,7 +136,7 @@ std::string ending_of(const TaskProgress& task) {
   return "a problem";
 }
 
-void print_results(const TuneResult& result) {
+void print_results(const TuneResult& result, i64 faults) {
   std::vector<std::vector<std::string>> rows;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
@@ -149,6 +153,9 @@ void print_results(const TuneResult& result) {
   std::printf("\n%lld trials in %s (%.1f a second), %lld candidates (%.0f a second)\n",
               static_cast<long long>(result.measured), show_clock(result.seconds).c_str(), result.trials_per_second(),
               static_cast<long long>(result.candidates), result.candidates_per_second());
+  if (faults > 0)
+    std::printf("%lld trials could not be measured, by no fault of theirs; a later run may measure them\n",
+                static_cast<long long>(faults));
   if (result.same_code > 0)
     std::printf("%lld further candidates had the code of an earlier trial and were not measured\n",
                 static_cast<long long>(result.same_code));
@@ -178,7 +185,7 @@ boost::json::object to_json(const TuneProfile& profile) {
           {"measure_timing", profile.parts.timing}};
 }
 
-boost::json::object to_json(const TuneResult& result) {
+boost::json::object to_json(const TuneResult& result, i64 faults) {
   boost::json::array tasks;
   for (const TaskProgress& task : result.tasks) {
     double gflops = task.best_seconds > 0 ? task.flops / task.best_seconds * 1e-9 : 0;
@@ -208,6 +215,7 @@ boost::json::object to_json(const TuneResult& result) {
           {"search_seconds", result.search_seconds},
           {"measurements", result.profile.measurements},
           {"pairs", result.profile.pairs},
+          {"faults", faults},
           {"interrupted", result.interrupted},
           {"error", result.error},
           {"profile_seconds", to_json(result.profile)}};
@@ -244,22 +252,32 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   if (!database) return Environment;
   catch_interrupts();
   WorkerStart worker;
-  if (!tuning.replay_measurements) worker = start_worker(worker_options(list.tasks[0].target));
-  if (!tuning.replay_measurements && !worker.measurer) {
+  std::unique_ptr<TunerLink> fleet;
+  int no_fleet = Ok;
+  if (options.measure_on == kFleet) {
+    fleet = join_fleet(list.tasks, path, *database, tuning, no_fleet);
+    if (!fleet) return no_fleet;
+  }
+  bool is_measured_here = !tuning.replay_measurements && !fleet;
+  if (is_measured_here) worker = start_worker(worker_options(list.tasks[0].target));
+  if (is_measured_here && !worker.measurer) {
     say(cat(worker.error, "\n`tracewright doctor` says what is missing"));
     return Environment;
   }
   std::optional<i64> run = checked(database->begin_run(
       {.command = cat("tune ", options.file), .seed = tuning.seed, .version = TW_VERSION, .host = host_description()}));
   if (!run) return Environment;
-  if (!is_device(list.tasks[0].target)) {
-    std::optional<MachineRates> rates = checked(machine_rates(*database, /*may_measure=*/!tuning.replay_measurements));
+  if (!is_device(list.tasks[0].target) && !fleet) {
+    std::optional<MachineRates> rates = checked(machine_rates(*database, is_measured_here));
     if (!rates) return Environment;
     tuning.rates = *rates;
-    if (!tuning.replay_measurements && !checked(keep_roofs(*database, *rates))) return Environment;
+    if (is_measured_here && !checked(keep_roofs(*database, *rates))) return Environment;
   }
   Progress progress(tuning.seconds, tuning.total_trials);
-  TuneResult result = tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
+  TuneResult result =
+      fleet ? tune_on_fleet(list.tasks, list.library, tuning, *database, *fleet, progress, stop_wanted)
+            : tune(list.tasks, list.library, tuning, *database, worker.measurer.get(), progress, stop_wanted);
+  const i64 faults = fleet ? fleet->faults() : 0;
   progress.finish();
   bool is_noted = checked(database->finish_run(*run, outcome_of(result))).has_value();
   if (std::string notice = database->take_notice(); !notice.empty()) say(notice);
@@ -273,16 +291,16 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   if (result.error.empty() && !result.interrupted && worker.measurer)
     models = time_tuned_models(list, *database, tuning.rates, options.rewrites);
   if (options.json) {
-    boost::json::object all = to_json(result);
+    boost::json::object all = to_json(result, faults);
     if (!list.models.empty()) all["models"] = models;
     print_json(std::move(all));
   } else {
-    print_results(result);
+    print_results(result, faults);
     print_tuned_models(models);
   }
   if (result.interrupted) {
     say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
-            " --database ", path));
+            " --database ", path, fleet ? " --measure-on fleet" : ""));
   }
   int code = exit_code_of(result);
   return code == Ok && !(is_noted && is_written) ? Environment : code;
@@ -386,6 +404,7 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
+  if (!check_measure_on(options.measure_on, path, options.replay_measurements)) return Usage;
   i64 total = options.total_trials > 0                 ? options.total_trials
               : options.trials > 0 || options.more > 0 ? 0
                                                        : given.total_trials.value;
@@ -412,8 +431,9 @@ int tune_list(const Options& options) {
   if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
   say_unused_model(options, tuning.search);
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
-  if (!have_one_worker(*list)) return Usage;
-  if (!options.replay_measurements && !fits_in_memory(*list)) return Usage;
+  bool is_here = options.measure_on == kHere;
+  if (is_here && !have_one_worker(*list)) return Usage;
+  if (is_here && !options.replay_measurements && !fits_in_memory(*list)) return Usage;
   std::optional<std::string> global = global_model_of(tuning, !options.transfer.empty(), *list);
   if (!global) return Usage;
   tuning.global_model = std::move(*global);
@@ -422,7 +442,7 @@ int tune_list(const Options& options) {
         options.compile_only ? std::vector<i64>(list->tasks.size()) : stored_trials(*list, path);
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
-  if (!options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
+  if (is_here && !options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
   return run_search(*list, tuning, path, options);
 }
 
@@ -443,6 +463,8 @@ int run_tune(int count, char** words) {
   app.add_option("--rewrites", options.rewrites,
                  "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones");
   app.add_option("--database", options.database, "the database, instead of the list's");
+  app.add_option("--measure-on", options.measure_on,
+                 "`here`, or `fleet`: the machines that `tracewright measure` lends to the database");
   app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
       .range(1, 1000000000);
   app.add_option("--total-trials", options.total_trials,

@@ -32,6 +32,8 @@ int run_reduce(int count, char** words);
 int run_language(int count, char** words);
 int run_doctor(int count, char** words);
 int run_run_manifest(int count, char** words);
+int run_measure(int count, char** words);
+int run_fleet(int count, char** words);
 int run_db(int count, char** words);
 int run_model(int count, char** words);
 int run_version(int count, char** words);

@@ -34,6 +34,8 @@ constexpr Command commands[] = {
     {"compile", "make one C library of an ONNX model: kernels, weights, memory plan; check it", run_compile},
     {"run", "run an ONNX model, or what `compile` has made of it, on data in .npy files", run_run},
     {"run-manifest", "measure the finalists of `tune --compile-only` on this machine's GPU", run_run_manifest},
+    {"measure", "lend this machine to the tuners of a PostgreSQL database", run_measure},
+    {"fleet", "the machines that measure for a database: rates, queue, faults", run_fleet},
     {"bench", "measure the best kernels, or whole models, side by side with other libraries", run_bench},
     {"space", "the sketches that the rules give for each task, and how many points they have", run_space},
     {"check", "a rule module: its text, what it fits, what it adds, a proof by running", run_check},
@@ -41,7 +43,7 @@ constexpr Command commands[] = {
     {"reduce", "shrink a failing trace to a few lines that fail in the same way", run_reduce},
     {"language", "the words of the rule language: instructions, functions, limits", run_language},
     {"doctor", "what this machine has, what is missing, and how to get it", run_doctor},
-    {"db", "verify, export, import a database; list its best records", run_db},
+    {"db", "verify, export, import, copy a database; list its best records; make one on a server", run_db},
     {"model", "learn cost models from databases, and see how good they are", run_model},
     {"version", "print the version", run_version},
 };

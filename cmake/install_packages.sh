@@ -45,12 +45,21 @@ install_required() {
     give_up "the required packages could not be installed (see the message above; is there a network?)" "$@"
 }
 
+# The tests start a PostgreSQL server themselves: Debian's package shall neither make a cluster of its own nor start one.
+without_postgres_service() {
+  local settings=/etc/postgresql-common/createcluster.conf
+  [[ ! -e $settings ]] || return 0  # somebody else's choice
+  apt_get install -y --no-install-recommends postgresql-common || return 0
+  as_root sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$settings"
+}
+
 # A package that this release of the archive does not have must not keep the others away.
 install_optional() {
   local package known=()
   for package in "$@"; do
     if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); else say "not in the package lists: $package"; fi
   done
+  [[ " ${known[*]} " != *" postgresql "* ]] || without_postgres_service
   ((${#known[@]} == 0)) || apt_get install -y --no-install-recommends "${known[@]}" || go_on_without "${known[@]}"
 }
 

@@ -134,6 +134,12 @@ std::optional<MachineRates> parse_rates(const std::string& text) {
   return rates;
 }
 
+DatabaseResult<MachineRates> stored_rates(Database& database, const std::string& host) {
+  auto stored = database.load_model(kName, host, kVersion);
+  if (!stored) return DatabaseError{stored.error()};
+  return parse_rates(stored->data).value_or(MachineRates());
+}
+
 DatabaseResult<MachineRates> machine_rates(Database& database, bool may_measure) {
   std::string host = host_description();
   auto stored = database.load_model(kName, host, kVersion);

@@ -29,5 +29,7 @@ std::optional<MachineRates> parse_rates(const std::string& text);
 // The rates of this machine: those in the database, else measured now and stored there, or the defaults if
 // `may_measure` is false.
 DatabaseResult<MachineRates> machine_rates(Database& database, bool may_measure);
+// Those of another machine, by its host_description(), or the defaults if the database has none.
+DatabaseResult<MachineRates> stored_rates(Database& database, const std::string& host);
 
 }  // namespace tw

@@ -1,17 +1,19 @@
-// The tuning database: one SQLite file of workloads, records of trials, cost models and runs. Used
-// by the search (to resume and to learn), the commands and the tests. It measures nothing, and does
-// not parse what it stores.
+// The tuning database: workloads, records of trials, cost models and runs, in one SQLite file or, for many machines, on
+// a PostgreSQL server. Used by the search (to resume and to learn), the commands and the tests. It measures nothing,
+// and does not parse what it stores. store.h is what both have in common; docs/fleet.md is about servers.
 //
-// Safety: a call that returned success is on disk. `kill -9` at any moment loses nothing of it; a
-// power cut neither, if the disk honours flushes (write-ahead log, synchronous = FULL: about 0.2 ms
-// a record on an SSD). Several processes may write to one file at once. Every row carries a digest
-// that is checked whenever it is read: a damaged row is left out and counted, never returned.
-// Damage to the structure of the file itself is refused when it is opened for writing; opened for
-// reading, what can be reached is returned.
+// Safety: a call that returned success is on disk. `kill -9` of this program or of the server at any moment loses
+// nothing of it; a power cut neither, if the disk honours flushes (a file: write-ahead log, synchronous = FULL, about
+// 0.2 ms a record on an SSD). Several processes may write at once. Every row carries a digest that is checked whenever
+// it is read: a damaged row is left out and counted, never returned. Damage to the structure of a file is refused when
+// it is opened for writing; opened for reading, what can be reached is returned.
 //
 // A file that is removed, renamed or replaced while it is open for writing is noticed by the next call that writes. All
 // that the database holds is then written into a new file of that name, and take_notice() says so; or, where another
 // file has the name, beside it, which is an error of that call.
+//
+// A server that went away is an error of the call at hand, whose outcome is not known then; the next call connects
+// again.
 //
 // A Database belongs to one thread at a time; open a second one for another thread. It must not be
 // used after fork().
@@ -21,45 +23,14 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "dsl/base/check.h"
+#include "runtime/store/database_result.h"
 #include "runtime/store/record.h"
 
 namespace tw {
 
-struct DatabaseError {
-  std::string message;  // one sentence: the file, what is wrong, what to do
-};
-
-// A value, or why there is none.
-template <class T>
-class [[nodiscard]] DatabaseResult {
- public:
-  DatabaseResult(T value) : value_(std::move(value)) {}              // NOLINT: implicit on purpose, `return value;`
-  DatabaseResult(DatabaseError error) : value_(std::move(error)) {}  // NOLINT
-  explicit operator bool() const { return value_.index() == 0; }
-  T& operator*() & {
-    TW_CHECK(value_.index() == 0, "value of a failed database call");
-    return std::get<0>(value_);
-  }
-  T operator*() && {
-    return std::move(static_cast<DatabaseResult&>(*this).operator*());
-  }  // by value, so that a loop over *call() is safe
-  T* operator->() { return &**this; }
-  const std::string& error() const {
-    TW_CHECK(value_.index() == 1, "error of a good database call");
-    return std::get<1>(value_).message;
-  }
-
- private:
-  std::variant<T, DatabaseError> value_;
-};
-struct Done {};
-using DatabaseStatus = DatabaseResult<Done>;
-
-enum class DatabaseMode { Read, Write };  // Write makes the file if there is none
+enum class DatabaseMode { Read, Write };  // Write makes the file if there is none; it never makes tables on a server
 
 // Which records; "" = all.
 struct RecordFilter {
@@ -92,18 +63,21 @@ struct TaskSummary {
 struct Verification {
   i64 rows = 0;                       // that are good
   i64 damaged = 0;                    // that are not
-  std::vector<std::string> problems;  // of the file's structure, as SQLite words them; at most 20
+  std::vector<std::string> problems;  // of the structure, as SQLite or the server words them; at most 20
   bool good() const { return damaged == 0 && problems.empty(); }
 };
 
+class DatabaseStore;
+
 class Database {
  public:
+  // `path`: of a file, or the address of a database on a server (postgresql://...).
   static DatabaseResult<Database> open(const std::string& path, DatabaseMode mode);
   Database(Database&&) noexcept;
   Database& operator=(Database&&) noexcept;
   ~Database();
 
-  const std::string& path() const;
+  const std::string& path() const;  // as it was opened
   // True while the file of this name is the one that is open; false once a file had to be written beside it.
   bool is_in_place() const;
   // What happened to the file since the last call, for the user; "" if nothing did.
@@ -119,6 +93,8 @@ class Database {
   // Stores a trial and returns its id. The id, and `created` if it is 0, are set here; times are
   // rounded to picoseconds, `error` is cut to 4 KiB of UTF-8.
   DatabaseResult<i64> add_record(const Record& record);
+  // Stores many in one transaction: all or none.
+  DatabaseStatus add_records(const std::vector<Record>& records);
   // Calls `visit` for every good record that fits, in the order in which they were stored.
   DatabaseStatus visit(const RecordFilter& filter, const std::function<void(Record&)>& visit);
   // All trials of a task, failed ones too: a resumed search measures none of them again.
@@ -139,6 +115,7 @@ class Database {
   // none of that version.
   DatabaseStatus save_model(const std::string& name, const std::string& target, i64 version, const std::string& data);
   DatabaseResult<StoredModel> load_model(const std::string& name, const std::string& target, i64 version);
+  DatabaseResult<std::vector<StoredModel>> models();
 
   // `started` is set if it is 0. Returns the id for finish_run.
   DatabaseResult<i64> begin_run(const StoredRun& run);
@@ -149,15 +126,13 @@ class Database {
   i64 damaged() const;
   // Reads everything and checks the file's structure.
   DatabaseResult<Verification> verify();
+  // Removes what a host or machine (machine_of) has measured and returns how many records that were. Only of a server,
+  // and for its owner.
+  DatabaseResult<i64> remove_host(const std::string& host);
 
  private:
-  struct Handle;
-  explicit Database(std::unique_ptr<Handle> handle);
-  // Runs `body` in a transaction on the file that has the name.
-  template <class T, class Body>
-  DatabaseResult<T> written(Body&& body);
-  std::string keep_in_place();
-  std::unique_ptr<Handle> handle_;
+  explicit Database(std::unique_ptr<DatabaseStore> store);
+  std::unique_ptr<DatabaseStore> store_;
 };
 
 }  // namespace tw

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "dsl/base/text.h"
+#include "runtime/store/stored_rows.h"
 
 namespace tw {
 namespace {
@@ -81,13 +82,6 @@ struct Reader {
     if (object.if_contains(name)) (*this)(name, time.seconds);
   }
 };
-
-// The digest of the content, whatever id it has.
-template <class Row>
-std::string content_digest(Row row) {
-  row.id = 0;
-  return digest(row);
-}
 
 template <class Row>
 std::string line_of(const Row& row, const char* kind) {

@@ -1,5 +1,5 @@
 // What a path is, before SQLite is let near it: judged by reading 100 bytes, so that a file that is
-// not ours stays untouched. Used by database.cc only.
+// not ours stays untouched. Used by sqlite_store.cc only.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Saves a database whose file was removed, renamed or replaced while it is open. For database.cc only.
+// Saves a database whose file was removed, renamed or replaced while it is open. For sqlite_store.cc only.
 #pragma once
 #include <sys/types.h>
 

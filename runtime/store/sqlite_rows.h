@@ -1,5 +1,5 @@
 // Rows of the database as SQLite statements, made from the field lists of runtime/store/record.h, and
-// SQLite's errors as sentences. The inside of database.cc: this is where SQLiteCpp is seen, and
+// SQLite's errors as sentences. The inside of sqlite_store.cc: this is where SQLiteCpp is seen, and
 // nobody else includes it.
 #pragma once
 #include <SQLiteCpp/Backup.h>
@@ -19,6 +19,7 @@
 #include "dsl/base/text.h"
 #include "runtime/store/database.h"
 #include "runtime/store/database_file.h"
+#include "runtime/store/stored_rows.h"
 
 namespace tw {
 
@@ -67,14 +68,6 @@ DatabaseResult<T> guarded(const std::string& path, Body&& body) {
 
 // ---- rows
 // ---------------------------------------------------------------------------------------------------------
-
-template <class Row>
-std::vector<std::string> columns_of() {
-  std::vector<std::string> names;
-  const Row row;
-  Row::fields(row, [&](const char* name, const auto&) { names.push_back(name); });
-  return names;
-}
 
 // The format of the file as it is now: another process may bring an older one up to date.
 inline unsigned format_of(Sql& sql) {

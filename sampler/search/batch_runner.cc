@@ -1,53 +1,23 @@
 #include "sampler/search/batch_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
-#include "dsl/text/workload.h"
 #include "runtime/measure/machine_memory.h"
+#include "sampler/search/measure_trial.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {
 
-// Many decisions lead to the same instructions. They are known to take the same time; only that is stored, and no trial
-// is spent.
 bool is_same_code(const TaskState& state, const Hash128& object, Record& record) {
   auto known = state.objects.find(object);
-  if (known == state.objects.end()) return false;
-  record.status = Record::same_code;
-  record.error = cat("as record ", known->second);
-  return true;
-}
-
-// A kernel that is faster by less than this does not become the best: confirming it costs more than it gains.
-constexpr double kTie = 2e-3;
-
-// Seconds that no candidate of interest needs for its two checked calls: at 2.5e9 multiply-adds a second and thread, a
-// tenth of what a slow core does; where there is a best kernel, three times its calls.
-double slow_calls(const TaskState& state, double best) {
-  constexpr double kSlow = 2.5e9;
-  double seconds = points_of(state.task->program.program) / kSlow / std::max(1, state.task->target.threads);
-  return std::min(seconds, 6 * best);
-}
-
-// Calls that take longer are not repeated: see MeasureOptions::checked_call_seconds.
-constexpr double kLongCall = 0.25;
-
-// Of a candidate that is far slower than the best kernel little more is asked than that it is right: beyond
-// kFarSlower times the best its checked calls are the measurement, beyond kHopeless times the first of them. A call may
-// be disturbed for kDisturbed, two of them one after the other for kDisturbedTwice.
-constexpr double kFarSlower = 4, kHopeless = 20, kDisturbed = 0.1, kDisturbedTwice = 1e-2;
-
-void shorten_for_slow_ones(MeasureOptions& options, double best) {
-  options.checked_call_seconds = std::min(kLongCall, kFarSlower * best + kDisturbedTwice);
-  options.single_call_seconds = kHopeless * best + kDisturbed;
+  if (known != state.objects.end()) set_same_code(record, known->second);
+  return known != state.objects.end();
 }
 
 }  // namespace
@@ -98,15 +68,13 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state) {
   }
 }
 
-// ---- the task's worker and incumbent
-
-// Records name it by its hash. Not where the space is built: that is another thread, and a database belongs to one.
-bool BatchRunner::store_workload(TaskState& state) {
-  if (state.is_stored) return true;
-  DatabaseStatus stored = database_.add_workload(state.workload_key, workload_text(state.task->program.program));
-  if (!stored) task_problem_ = stored.error();
-  return state.is_stored = static_cast<bool>(stored);
+std::string BatchRunner::host_of(const TuneTask& task) {
+  auto [at, is_new] = hosts_.try_emplace({to_string(task.target), task.timing});
+  if (is_new) at->second = measuring_host(task.target, worker_options(task.target).device, task.timing);
+  return at->second;
 }
+
+// ---- the task's worker and incumbent
 
 bool BatchRunner::start_worker_task(TaskState& state) {
   const TuneTask& task = *state.task;
@@ -303,117 +271,19 @@ void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
 // False: it was stopped, or it cannot be measured any more, and machine_error_ says why.
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
-  MeasureOptions options{.incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent,
-                         .threads = state.task->target.threads,
-                         .least_flops = state.least_flops,
-                         .pairs = 4,
-                         .max_pairs = 6,
-                         .budget_seconds = 0.04};
-  options.cold_caches = state.task->timing == Timing::Cold;
-  if (is_device(state.task->target))
-    options.cold_samples = kColdSamplesOfTrial;
-  else if (options.cold_caches)
-    options.pairs = 8, options.max_pairs = 16;  // of single calls, which vary more
-  double best = best_so_far(state);
-  options.timeout_seconds = std::max(options.timeout_seconds, slow_calls(state, best));
-  options.checked_call_seconds = kLongCall;
-  if (std::isfinite(best) && !is_device(state.task->target)) shorten_for_slow_ones(options, best);
-  options.confirmation.below = is_device(state.task->target) ? 0 : 1 - kTie;
-  if (best > kLongCall && std::isfinite(best)) {
-    options.incumbent = nullptr;
-    options.single_call_seconds = 1.3 * best;  // which can be no best one
-  }
-  if (is_baseline) {  // may take seconds a call: one says enough
-    options.incumbent = nullptr;
-    options.timeout_seconds = std::max(options.timeout_seconds, is_device(state.task->target) ? 6.0 : 30.0);
-    options.single_call_seconds = 0.02;
-    options.first_pairs = options.pairs = options.max_pairs = 1;
-  }
-  measured = measure_kernel(state, kernel, options);
-  // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow,
-  // too.
-  if (measured.status == MeasureStatus::Noisy || measured.status == MeasureStatus::Cheat)
-    measured = measure_kernel(state, kernel, options);
-  // Timed in turn with the incumbent it is not faster, so it must not become the best by comparison with the
-  // incumbent's older record.
-  bool is_not_faster =
-      !is_device(state.task->target) && measured.ratio >= 1 - kTie && std::isfinite(best_so_far(state));
-  if (is_not_faster)
-    measured.seconds = std::max(measured.seconds, best_so_far(state));
-  else if (is_device(state.task->target) && may_be_best(state, measured, is_baseline))
-    confirm(state, kernel, options, measured);
+  MeasuredTask task{.worker_task = state.worker_task,
+                    .program = state.task->program.program,
+                    .target = state.task->target,
+                    .timing = state.task->timing,
+                    .incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent,
+                    .least_flops = state.least_flops,
+                    .best_seconds = best_so_far(state)};
+  measured = measure_trial(*measurer_, task, kernel, is_baseline, profile_);
   profile_.measure += seconds_now() - begin;
   if (measured.was_stopped) return false;
   bool is_lost = measured.status == MeasureStatus::WorkerLost && !measured.was_tried;
   if (is_lost) machine_error_ = cat("kernels cannot be measured any more: ", measured.message);
   return !is_lost;
-}
-
-// On a device. Also the first of all, which has nothing to be timed in turn with, and what may have been disturbed: it
-// is the host that was.
-bool BatchRunner::may_be_best(const TaskState& state, const MeasureResult& measured, bool is_baseline) const {
-  bool is_faster = measured.ratio > 0 && measured.ratio < 1;
-  bool is_timed = measured.status == MeasureStatus::Ok || measured.status == MeasureStatus::Noisy;
-  return is_timed && !is_baseline && (is_faster || measured.seconds < best_so_far(state));
-}
-
-// On a device a new best is believed only if a second, longer measurement confirms it, of 20 pairs and more wherever a
-// call takes less than 25 ms, with a time for cold caches. That one counts. Workers of processors do this by
-// MeasureOptions::confirmation.
-void BatchRunner::confirm(const TaskState& state, const Kernel& kernel, MeasureOptions options,
-                          MeasureResult& measured) {
-  options.pairs = 20, options.max_pairs = 32, options.budget_seconds = 1, options.cold_samples = kColdSamples;
-  measured = measure_kernel(state, kernel, options);
-}
-
-// Once more if the worker was lost: somebody may have killed it. A kernel that kills it twice is a failed one.
-MeasureResult BatchRunner::measure_kernel(const TaskState& state, const Kernel& kernel, const MeasureOptions& options) {
-  MeasureResult measured = measurer_->measure(state.worker_task, kernel, options);
-  bool is_again = measured.status == MeasureStatus::WorkerLost && !measured.was_stopped;
-  if (is_again) measured = measurer_->measure(state.worker_task, kernel, options);
-  ++profile_.measurements;
-  profile_.pairs += measured.pairs;
-  for (double MeasureSeconds::* part : {&MeasureSeconds::buffers, &MeasureSeconds::start, &MeasureSeconds::run,
-                                        &MeasureSeconds::compare, &MeasureSeconds::timing})
-    profile_.parts.*part += measured.parts.*part;
-  return measured;
-}
-
-void BatchRunner::fill_record(const TaskState& state, i64 generation, Trial& trial) {
-  Record& record = trial.record;
-  record.workload = state.workload_key;
-  record.target = state.target_key;
-  record.seed = options_.seed;
-  record.generation = generation;
-  record.task = state.task->name;
-  record.program = to_hex(trial.candidate.program);
-  record.version = TW_VERSION;
-  record.host = state.host;
-}
-
-void BatchRunner::store(Trial& trial) {
-  double begin = seconds_now();
-  auto id = database_.add_record(trial.record);
-  profile_.database += seconds_now() - begin;
-  if (std::string notice = database_.take_notice(); !notice.empty()) observer_.on_message(notice);
-  if (!id) {
-    machine_error_ = id.error();
-    return;
-  }
-  trial.record.id = *id;
-  trial.stored = true;
-}
-
-// Progress as seen from outside while the batch runs: a copy, for the states belong to the searching thread.
-void BatchRunner::observe(const Batch& batch, const Trial& trial) {
-  if (!trial.record.is_trial()) return;
-  TaskProgress& shown = progress_[static_cast<std::size_t>(batch.task)];
-  ++shown.trials;
-  shown.failed += !trial.record.ok();
-  if (trial.record.ok() && (shown.best_seconds == 0 || trial.record.seconds < shown.best_seconds))
-    shown.best_seconds = trial.record.seconds;
-  if (trial.is_baseline && trial.record.ok()) shown.baseline_seconds = trial.record.seconds;
-  observer_.on_trial(progress_, static_cast<std::size_t>(batch.task), trial.record);
 }
 
 double BatchRunner::best_so_far(const TaskState& state) const {

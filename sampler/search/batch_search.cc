@@ -24,6 +24,20 @@ double seconds_of_a_trial(const TaskState& state) {
 
 }  // namespace
 
+void BatchSearch::add_stats(TuneResult& result) const {
+  result.candidates = stats_.candidates;
+  result.rejected = stats_.rejected;
+  result.repeats = stats_.repeats;
+  result.profile.draw = stats_.draw_seconds;
+  result.profile.replay = stats_.build.replay;
+  result.profile.postprocess = stats_.build.postprocess;
+  result.profile.hash = stats_.build.hash;
+  result.profile.draft = stats_.build.draft;
+  result.profile.features = stats_.build.features;
+  result.profile.model = stats_.model_seconds;
+  result.profile.first_kernels = stats_.first_kernel_seconds;
+}
+
 std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model,
                               Batch& batch, const Rng& rng) {
   if (!state.strategy) state.strategy = plan_.new_strategy();

@@ -24,6 +24,8 @@ class BatchSearch {
   RoundOptions& round_options() { return round_; }
   bool has_transfer() const { return plan_.has_transfer; }  // transfer seeds are wanted
   const SearchStats& stats() const { return stats_; }
+  // As the result of a run has them.
+  void add_stats(TuneResult& result) const;
 
  private:
   Round round_of(TaskState& state, std::span<const Candidate> parents, int count, const CostModel* model,

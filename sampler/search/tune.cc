@@ -17,6 +17,7 @@
 #include "sampler/search/batch_runner.h"
 #include "sampler/search/batch_search.h"
 #include "sampler/search/expected_gain.h"
+#include "sampler/search/fleet_runner.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
 #include "sampler/search/task_scheduler.h"
@@ -34,27 +35,36 @@ bool leaves_cores(const TuneTask& task) {
 
 class Tuner {
  public:
+  // One of `measurer` and `fleet`, or neither with replay_measurements.
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
-        Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop)
+        Database& database, Measurer* measurer, TunerLink* fleet, TuneObserver& observer, const std::atomic<bool>& stop)
       : tasks_(tasks),
         library_(library),
         options_(options),
         database_(database),
         measurer_(measurer),
+        fleet_(fleet),
         observer_(observer),
         stop_(stop),
         begin_(seconds_now()),
         search_(options) {
     int cores = usable_threads();
-    overlapped_ = options.overlaps && cores > 1 && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
-    int threads = options.threads > 0 ? options.threads
-                  : overlapped_       ? std::min(cores - 1, count_cpus_of_search())
-                                      : cores;
+    // Machines of a fleet measure beside it, whatever cores there are; the candidates are those of a run on one of
+    // them.
+    overlapped_ = options.overlaps && (cores > 1 || fleet) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
+    int threads = options.threads > 0     ? options.threads
+                  : overlapped_ && !fleet ? std::min(cores - 1, count_cpus_of_search())
+                                          : cores;
     search_.round_options() = {.threads = threads, .stop = [this] { return must_stop(); }};
-    BatchOptions how{
-        .beside_the_search = overlapped_, .threads = threads, .must_stop = [this] { return stop_ || is_late(); }};
-    if (measurer_) measurer_->stop_when([this] { return stop_ || is_late(); });
-    runner_.emplace(options_, std::move(how), database_, measurer_, observer_, result_.profile);
+    auto must_end = [this] { return stop_ || is_late(); };
+    if (measurer_) measurer_->stop_when(must_end);
+    if (fleet)
+      runner_ = std::make_unique<FleetRunner>(options_, *fleet, must_end, database_, observer_, result_.profile);
+    else
+      runner_ = std::make_unique<BatchRunner>(
+          options_,
+          BatchOptions{.beside_the_search = overlapped_, .threads = threads, .must_stop = std::move(must_end)},
+          database_, measurer_, observer_, result_.profile);
   }
 
   TuneResult run() {
@@ -63,7 +73,7 @@ class Tuner {
     // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own
     // results are all known when it is searched. A task alone is searched without the results of its batch in flight,
     // however fast anything is: the same seed and the same measurements give the same candidates.
-    OtherCores affinity(overlapped_);
+    OtherCores affinity(overlapped_ && !fleet_);
     Batch measuring;
     std::future<void> measured;
     // A batch may give fewer trials than it has candidates: then its task goes on after it.
@@ -88,7 +98,7 @@ class Tuner {
     }
     close_tasks();
     if (measurer_) measurer_->stop_when({});
-    add_stats();
+    search_.add_stats(result_);
     result_.seconds = seconds_now() - begin_;
     result_.interrupted = stop_;
     result_.tasks = progress();
@@ -108,10 +118,11 @@ class Tuner {
     states_.resize(tasks_.size());
     std::size_t share = std::max(options_.limits.learned / tasks_.size(), options_.limits.learned_of_a_task) / 2;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      states_[i].host = host_of(tasks_[i]);
+      states_[i].host = runner_->host_of(tasks_[i]);
       name_task(states_[i], tasks_[i], library_, options_, {share, share});
       states_[i].known.room = options_.limits.known_bytes;
     }
+    result_.error = runner_->machine_error();
     auto must_end = [this] {
       return stop_ || (is_late() && seconds_now() - begin_ >= options_.limits.reading_seconds);
     };
@@ -161,12 +172,6 @@ class Tuner {
   }
 
   // Asked once for each target.
-  const std::string& host_of(const TuneTask& task) {
-    auto [at, is_new] = hosts_.try_emplace({to_string(task.target), task.timing});
-    if (is_new) at->second = measuring_host(task.target, worker_options(task.target).device, task.timing);
-    return at->second;
-  }
-
   void make_cost_model() {
     MadeModel global = global_model();
     // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
@@ -253,7 +258,7 @@ class Tuner {
   // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured
   // now.
   bool is_at_bound(std::size_t i) {
-    if (options_.replay_measurements) return false;
+    if (options_.replay_measurements || (fleet_ && !options_.bound)) return false;
     TaskProgress& progress = states_[i].progress;
     auto measure = [&] {
       Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
@@ -295,21 +300,6 @@ class Tuner {
         give_up(i, cat("every candidate failed (", join(kinds, ", "), "); the first one: ", state.example_failure));
       }
     }
-  }
-
-  void add_stats() {
-    const SearchStats& stats = search_.stats();
-    result_.candidates = stats.candidates;
-    result_.rejected = stats.rejected;
-    result_.repeats = stats.repeats;
-    result_.profile.draw = stats.draw_seconds;
-    result_.profile.replay = stats.build.replay;
-    result_.profile.postprocess = stats.build.postprocess;
-    result_.profile.hash = stats.build.hash;
-    result_.profile.draft = stats.build.draft;
-    result_.profile.features = stats.build.features;
-    result_.profile.model = stats.model_seconds;
-    result_.profile.first_kernels = stats.first_kernel_seconds;
   }
 
   // ---- search
@@ -446,6 +436,7 @@ class Tuner {
   const TuneOptions& options_;
   Database& database_;
   Measurer* measurer_;
+  TunerLink* fleet_;
   TuneObserver& observer_;
   const std::atomic<bool>& stop_;
   double begin_;
@@ -454,7 +445,6 @@ class Tuner {
   BatchSearch search_;
   std::vector<TaskState> states_;
   std::vector<TaskHistory> history_;
-  std::map<std::pair<std::string, Timing>, std::string> hosts_;
   MachineBound machine_;
   TuneResult result_;
 
@@ -470,8 +460,17 @@ class Tuner {
   std::vector<int> last_searched_;  // tasks, the latest last
   std::vector<std::size_t> ended_;  // that the worker still has, maybe
   std::set<std::string> rules_said_;
-  std::optional<BatchRunner> runner_;
+  std::unique_ptr<TrialRunner> runner_;
 };
+
+// The result of a run whose search is none.
+std::optional<TuneResult> refused_search(const TuneOptions& options) {
+  std::vector<ChoiceError> errors = errors_of(options.search);
+  if (errors.empty()) return std::nullopt;
+  TuneResult refused;
+  refused.error = cat("the search: ", errors[0].text);
+  return refused;
+}
 
 }  // namespace
 
@@ -483,12 +482,15 @@ const char* name_of(Ended ended) {
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
   TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
-  if (std::vector<ChoiceError> errors = errors_of(options.search); !errors.empty()) {
-    TuneResult refused;
-    refused.error = cat("the search: ", errors[0].text);
-    return refused;
-  }
-  return Tuner(tasks, library, options, database, measurer, observer, stop).run();
+  std::optional<TuneResult> refused = refused_search(options);
+  return refused ? *refused : Tuner(tasks, library, options, database, measurer, nullptr, observer, stop).run();
+}
+
+TuneResult tune_on_fleet(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+                         Database& database, TunerLink& fleet, TuneObserver& observer, const std::atomic<bool>& stop) {
+  TW_CHECK(!options.replay_measurements, "a fleet measures");
+  std::optional<TuneResult> refused = refused_search(options);
+  return refused ? *refused : Tuner(tasks, library, options, database, nullptr, &fleet, observer, stop).run();
 }
 
 }  // namespace tw

@@ -18,7 +18,9 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/store/database_exchange.h"
+#include "runtime/store/postgres_schema.h"
 #include "sampler/tasks/best_kernel.h"
+#include "support/postgres_server.h"
 
 namespace tw {
 namespace {
@@ -65,7 +67,8 @@ class DatabaseTest : public testing::Test {
     chmod(name, 0755);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string file(const std::string& name = "t.db") const { return folder_ + "/" + name; }
+  // The path of a database; on a server its address.
+  virtual std::string file(const std::string& name = "t.db") const { return folder_ + "/" + name; }
   Database open(DatabaseMode mode = DatabaseMode::Write) const {
     auto database = Database::open(file(), mode);
     EXPECT_TRUE(database) << (database ? "" : database.error());
@@ -103,6 +106,44 @@ class DatabaseTest : public testing::Test {
   std::string folder_;
 };
 
+enum class Backend { File, Server };
+
+// The same tests for both places where a database may be.
+class EveryDatabaseTest : public DatabaseTest, public testing::WithParamInterface<Backend> {
+ protected:
+  bool is_server() const { return GetParam() == Backend::Server; }
+  void SetUp() override {
+    DatabaseTest::SetUp();
+    if (!is_server()) return;
+    TW_POSTGRES_OR_SKIP(server);
+    server_ = server;
+  }
+  // The address of a database with empty tables.
+  std::string file(const std::string& name = "t.db") const override {
+    if (!is_server()) return DatabaseTest::file(name);
+    std::string& known = names_[name];
+    if (!known.empty()) return server_->address(known);
+    known = server_->make_database();
+    auto connection = PostgresConnection::open(server_->address(known));
+    EXPECT_TRUE(connection && make_postgres_schema(*connection));
+    return server_->address(known);
+  }
+  // Changes rows behind the digest's back.
+  void edit(const std::string& statement) const {
+    if (is_server()) return server_->sql((file(), names_["t.db"]), "SET search_path = tracewright; " + statement);
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &raw), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(raw, statement.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(raw);
+  }
+
+  test::PostgresServer* server_ = nullptr;
+  mutable std::map<std::string, std::string> names_;  // of databases on the server
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, EveryDatabaseTest, testing::Values(Backend::File, Backend::Server),
+                         [](const auto& info) { return info.param == Backend::File ? "File" : "Server"; });
+
 // Runs `body` in a child process and returns its exit status.
 template <class Body>
 int in_child(Body body) {
@@ -113,7 +154,7 @@ int in_child(Body body) {
   return status;
 }
 
-TEST_F(DatabaseTest, RecordsComeBackAsTheyWereStored) {
+TEST_P(EveryDatabaseTest, RecordsComeBackAsTheyWereStored) {
   std::map<i64, Record> stored = fill(30);
   Database database = open(DatabaseMode::Read);
   auto all = database.all(dense, zen);
@@ -130,7 +171,7 @@ TEST_F(DatabaseTest, RecordsComeBackAsTheyWereStored) {
   EXPECT_NE(database.record(31).error().find("has no record 31"), std::string::npos);
 }
 
-TEST_F(DatabaseTest, BestIsSortedAndLeavesFailuresOut) {
+TEST_P(EveryDatabaseTest, BestIsSortedAndLeavesFailuresOut) {
   std::map<i64, Record> stored = fill(40);
   Database database = open(DatabaseMode::Read);
   std::vector<Record> expected;
@@ -146,7 +187,7 @@ TEST_F(DatabaseTest, BestIsSortedAndLeavesFailuresOut) {
   EXPECT_TRUE(database.best(softmax, zen, "a machine", 3)->empty());
 }
 
-TEST_F(DatabaseTest, StoredTextIsMadeSafeAndTimesAreRounded) {
+TEST_P(EveryDatabaseTest, StoredTextIsMadeSafeAndTimesAreRounded) {
   Database database = open();
   Record record = sample(4);
   record.error = std::string("bad \xff byte \0 and \xed\xa0\x80", 20) + std::string(10000, 'x');
@@ -162,7 +203,7 @@ TEST_F(DatabaseTest, StoredTextIsMadeSafeAndTimesAreRounded) {
   EXPECT_DOUBLE_EQ(database.record(*database.add_record(good))->seconds, 1.2345679e-5);
 }
 
-TEST_F(DatabaseTest, WorkloadsModelsRunsAndTasks) {
+TEST_P(EveryDatabaseTest, WorkloadsModelsRunsAndTasks) {
   Database database = open();
   ASSERT_TRUE(database.add_workload(dense, "first text"));
   ASSERT_TRUE(database.add_workload(dense, "the same with other names"));
@@ -211,7 +252,7 @@ TEST_F(DatabaseTest, AMachineIsItsDeviceProcessorAndCaches) {
   EXPECT_EQ(machine_of(host_description()).find("Linux"), std::string::npos);
 }
 
-TEST_F(DatabaseTest, TimesOfDifferentMachinesAreNotCompared) {
+TEST_P(EveryDatabaseTest, TimesOfDifferentMachinesAreNotCompared) {
   Database database = open();
   auto add = [&](i64 n, const std::string& host, double seconds) {
     Record record = sample(n);
@@ -238,7 +279,7 @@ TEST_F(DatabaseTest, TimesOfDifferentMachinesAreNotCompared) {
   EXPECT_EQ(task.chosen("broken"), nullptr);
 }
 
-TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
+TEST_P(EveryDatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
   Database database = open();
   auto add = [&](i64 n, const std::string& host) {
     Record record = sample(n);
@@ -268,7 +309,7 @@ TEST_F(DatabaseTest, TheOtherTimingOfThisMachineIsNearerThanAnotherMachine) {
             cold);
 }
 
-TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {
+TEST_P(EveryDatabaseTest, TwoHandlesSeeEachOther) {
   Database a = open(), b = open();
   ASSERT_TRUE(a.add_record(sample(0)));
   ASSERT_TRUE(b.add_record(sample(1)));
@@ -280,12 +321,13 @@ TEST_F(DatabaseTest, TwoHandlesSeeEachOther) {
   EXPECT_NE(reader.add_record(sample(3)).error().find("is read-only"), std::string::npos);
 }
 
-TEST_F(DatabaseTest, TwoProcessesWriteAtOnce) {
+TEST_P(EveryDatabaseTest, TwoProcessesWriteAtOnce) {
+  const std::string path = file();
   pid_t writers[2];
   for (int w = 0; w < 2; ++w) {
     writers[w] = fork();
     if (writers[w] != 0) continue;
-    auto database = Database::open(file(), DatabaseMode::Write);  // both may be the one that makes the file
+    auto database = Database::open(path, DatabaseMode::Write);  // both may be the one that makes the file
     if (!database) _exit(2);
     for (i64 n = 0; n < 200; ++n) {
       if (!database->add_record(sample(1000 * w + n))) _exit(3);
@@ -314,15 +356,16 @@ TEST_F(DatabaseTest, TwoProcessesWriteAtOnce) {
 }
 
 // Every id that the child reported after its commit must be there, whatever moment it is killed at.
-TEST_F(DatabaseTest, KillingTheWriterLosesNothingAcknowledged) {
+TEST_P(EveryDatabaseTest, KillingTheWriterLosesNothingAcknowledged) {
   Rng rng(2022);
+  const std::string path = file();
   std::map<i64, std::string> acknowledged;  // id -> program
   for (int round = 0; round < 50; ++round) {
     int pipe_ends[2];
     ASSERT_EQ(pipe(pipe_ends), 0);
     pid_t child = fork();
     if (child == 0) {
-      auto database = Database::open(file(), DatabaseMode::Write);
+      auto database = Database::open(path, DatabaseMode::Write);
       if (!database) _exit(2);
       for (i64 n = 0;; ++n) {
         i64 line[2] = {round * 100000 + n, 0};
@@ -530,12 +573,9 @@ TEST_F(DatabaseTest, AStrangersTriggersAndViewsAreRefused) {
 }
 
 // Changed with another program, behind the digest's back.
-TEST_F(DatabaseTest, AnEditedRecordIsLeftOutAndCounted) {
+TEST_P(EveryDatabaseTest, AnEditedRecordIsLeftOutAndCounted) {
   fill(10);
-  sqlite3* raw = nullptr;
-  ASSERT_EQ(sqlite3_open(file().c_str(), &raw), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(raw, "UPDATE records SET seconds_ps = 1 WHERE id = 3", nullptr, nullptr, nullptr), SQLITE_OK);
-  sqlite3_close(raw);
+  edit("UPDATE records SET seconds_ps = 1 WHERE id = 3");
   Database database = open();
   EXPECT_EQ(database.all(dense, zen)->size(), 9u);
   EXPECT_NE((*database.best(dense, zen, "a machine", 1))[0].id, 3);
@@ -695,7 +735,92 @@ TEST_F(DatabaseTest, WhereTheFolderIsGoneItSaysWhatIsLost) {
                             "be made: unable to open database file"));
 }
 
-TEST_F(DatabaseTest, ExportAndImportGiveTheSameRecords) {
+// Records of several tasks and machines in a random order, among them such as are no trials.
+TEST_P(EveryDatabaseTest, SummariesAreThoseOfAllRecords) {
+  Database database = open();
+  Rng rng(31);
+  std::vector<Record> stored;
+  for (i64 n = 0; n < 300; ++n) {
+    Record record = sample(n, rng.below(2) ? dense : softmax);
+    record.target = rng.below(3) ? zen : "cpu -threads=2";
+    record.host = cat("machine ", rng.below(3), ", ", rng.below(4) + 1, " of 4 cores");
+    record.task = cat("task", n);
+    if (rng.below(4) == 0) record.status = Record::same_code, record.seconds = 0;
+    if (record.ok()) record.seconds = from_picoseconds(1000000 + rng.below(20));  // many equal times
+    record.id = n + 1;
+    stored.push_back(record);
+  }
+  ASSERT_TRUE(database.add_records(stored));
+  std::vector<TaskSummary> tasks = *database.tasks();
+  ASSERT_EQ(tasks.size(), 4u);
+  i64 first = 0;
+  for (const TaskSummary& task : tasks) {
+    std::vector<const Record*> own;
+    for (const Record& record : stored)
+      if (record.workload == task.workload && record.target == task.target) own.push_back(&record);
+    EXPECT_GT(own.front()->id, first) << "in the order of their first record";
+    first = own.front()->id;
+    EXPECT_EQ(task.task, own.back()->task);
+    i64 trials = 0, failed = 0, first_of_machine = 0;
+    for (const MachineSummary& machine : task.machines) {
+      const Record *best = nullptr, *first_trial = nullptr, *first_good = nullptr, *last_good = nullptr;
+      i64 count = 0, bad = 0;
+      for (const Record* record : own) {
+        if (machine_of(record->host) != machine.machine || !record->is_trial()) continue;
+        if (!first_trial) first_trial = record;
+        ++count, bad += !record->ok();
+        if (!record->ok()) continue;
+        if (!first_good) first_good = record;
+        last_good = record;
+        if (!best || record->seconds < best->seconds) best = record;
+      }
+      EXPECT_GT(first_trial->id, first_of_machine);
+      first_of_machine = first_trial->id;
+      EXPECT_EQ(machine.trials, count);
+      EXPECT_EQ(machine.failed, bad);
+      EXPECT_EQ(machine.best_record, best->id);
+      EXPECT_EQ(machine.first_good, first_good->id);
+      EXPECT_EQ(machine.last_good, last_good->id);
+      EXPECT_DOUBLE_EQ(machine.best_seconds, best->seconds);
+      EXPECT_EQ(*database.trials(task.workload, task.target, machine.machine), count);
+      trials += count, failed += bad;
+    }
+    EXPECT_EQ(task.machines.size(), 3u);
+    EXPECT_EQ(task.trials, trials);
+    EXPECT_EQ(task.failed, failed);
+  }
+}
+
+// More than fit into one page of an answer, with filters, and a reader that stops or asks for more meanwhile.
+TEST_P(EveryDatabaseTest, AVisitSeesEveryRecordOnce) {
+  Database database = open();
+  std::vector<Record> many;
+  for (i64 n = 0; n < 700; ++n) many.push_back(sample(n, n % 2 ? dense : softmax));
+  ASSERT_TRUE(database.add_records(many));
+  auto visited = [&](RecordFilter filter) {
+    std::vector<i64> ids;
+    EXPECT_TRUE(database.visit(filter, [&](const Record& record) {
+      ids.push_back(record.id);
+      EXPECT_EQ(database.record(record.id)->program, record.program) << "the database can be used meanwhile";
+    }));
+    return ids;
+  };
+  std::vector<i64> every, odd;
+  for (i64 id = 1; id <= 700; ++id) every.push_back(id);
+  for (i64 id = 2; id <= 700; id += 2) odd.push_back(id);
+  EXPECT_EQ(visited({}), every);
+  EXPECT_EQ(visited({.workload = dense}), odd);
+  EXPECT_EQ(visited({.workload = dense, .target = zen}), odd);
+  EXPECT_EQ(visited({.target = zen, .after = 300}), std::vector<i64>(every.begin() + 300, every.end()));
+  EXPECT_EQ(visited({.workload = dense, .target = zen, .after = 700}), std::vector<i64>());
+  EXPECT_EQ(visited({.not_target = zen}), std::vector<i64>());
+  int left = 5;
+  EXPECT_EQ(visited({.stop = [&] { return left-- == 0; }}).size(), 5u);
+  EXPECT_EQ(*database.latest_record(), 700);
+  EXPECT_EQ(database.best(dense, zen, "a machine", 1000)->size(), 280u) << "4 of 5 are good";
+}
+
+TEST_P(EveryDatabaseTest, ExportAndImportGiveTheSameRecords) {
   std::map<i64, Record> stored = fill(30);
   std::ostringstream lines;
   Database database = open(DatabaseMode::Read);
@@ -729,7 +854,7 @@ TEST_F(DatabaseTest, AnExchangeFileMayBeCompressed) {
   EXPECT_FALSE(read_exchange_file(path + ".none", error));
 }
 
-TEST_F(DatabaseTest, ImportTrustsNoLine) {
+TEST_P(EveryDatabaseTest, ImportTrustsNoLine) {
   Database source = open();
   ASSERT_TRUE(source.add_record(sample(0)));
   std::ostringstream out;

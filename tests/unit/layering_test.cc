@@ -68,6 +68,7 @@ const std::vector<Row> kTable = {
     {"runtime/console", {"dsl/base"}},
     {"runtime/lists", kMachine},
     {"runtime/store", kMachine},
+    {"runtime/fleet", {"dsl/base", "runtime/store"}},
     {"runtime/measure", kMachine + std::vector<std::string>{"runtime/lists", "runtime/store"}},
     {"runtime/emulation", kMeasure},
     {"runtime/export", kMeasure},
@@ -93,6 +94,7 @@ const std::vector<Row> kTable = {
     // Strategies propose candidates; they never see records, and so no database.
     {"sampler/strategies", kCandidates},
     {"sampler/search", kSearch},
+    {"sampler/fleet", kSearch + std::vector<std::string>{"sampler/search"}},
     {"sampler/tasks", kSearch + std::vector<std::string>{"graph", "sampler/search"}},
     // From graphs to libraries.
     {"sampler/models", kSearch + std::vector<std::string>{"graph", "sampler/search", "sampler/tasks"}},
@@ -118,6 +120,7 @@ const std::vector<Row> kSdkTable = {
     {"c10", {"costmodel/torch", "bench/peers"}},
     {"SQLiteCpp", {"runtime/store/sqlite_rows.h", "tests"}},
     {"sqlite3.h", {"runtime/store/sqlite_rows.h", "tests"}},
+    {"libpq-fe.h", {"runtime/store/libpq.h"}},
     {"yaml-cpp", {"runtime/lists/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"hwloc.h", {"backends/topology.cc"}},

@@ -1,0 +1,55 @@
+#include "cli/join_fleet.h"
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/stored.h"
+#include "dsl/base/clock.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "runtime/measure/machine_probe.h"
+#include "runtime/store/postgres_address.h"
+
+namespace tw::cli {
+
+bool check_measure_on(const std::string& said, const std::string& database, bool replays) {
+  bool is_known = said == kHere || said == kFleet;
+  if (!is_known) return say(cat("--measure-on: expected `here` or `fleet`, found `", said, "`")), false;
+  if (said == kFleet && replays)
+    return say("--replay-measurements measures nothing: leave --measure-on fleet away"), false;
+  if (said == kFleet && !is_database_address(database))
+    return say(cat("--measure-on fleet: `", database,
+                   "` is a file; machines measure for a PostgreSQL database (--database postgresql://HOST/NAME)")),
+           false;
+  return true;
+}
+
+std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const std::string& address,
+                                      Database& database, TuneOptions& tuning, int& code) {
+  code = Environment;
+  std::optional<std::unique_ptr<TunerLink>> link = checked(TunerLink::open(address, name_of_process()));
+  if (!link) return nullptr;
+  double begin = seconds_now();
+  auto passed = [begin] { return seconds_now() - begin; };
+  Waiting waiting{.must_stop = [&] { return stop_wanted || (tuning.seconds > 0 && passed() >= tuning.seconds); },
+                  .say = [](const std::string& text) { say(text); }};
+  const Target& target = tasks[0].target;
+  std::optional<MeasuredTarget> machine = (*link)->machine_for(to_string(target), waiting);
+  if (!machine) {
+    code = !(*link)->error().empty() ? Environment : stop_wanted ? Interrupted : TargetMissed;
+    say(code == Environment   ? (*link)->error()
+        : code == Interrupted ? "interrupted; no machine was there yet, nothing was measured"
+                              : cat("no machine measured for `", to_string(target), "` within ", tuning.seconds, " s"));
+    return nullptr;
+  }
+  if (tuning.seconds > 0) tuning.seconds = std::max(tuning.seconds - passed(), 0.001);
+  if (!is_device(target)) {
+    std::optional<MachineRates> rates = checked(stored_rates(database, machine->host));
+    if (!rates) return nullptr;
+    tuning.rates = *rates;
+  }
+  return std::move(*link);
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,222 @@
+// The SQL of the queue of trials: its tables and every statement. The inside of trial_queue.cc. All times are the
+// server's (clock_timestamp(): now() stands still within a transaction).
+#pragma once
+
+namespace tw::queue_sql {
+
+// Ids count up and are never used again, so that a tuner or machine that comes back is a new one. A trial is `queued`,
+// `leased` or `done`; the state of a tuner's trial that is done stays until the tuner has read it.
+inline constexpr const char* kTables = R"(
+create schema if not exists tracewright_fleet;
+create table if not exists tracewright_fleet.tuners (
+  id bigint generated always as identity primary key,
+  name text not null check (octet_length(name) <= 1024),
+  heartbeat timestamptz not null default clock_timestamp());
+create table if not exists tracewright_fleet.targets (
+  tuner bigint not null references tracewright_fleet.tuners on delete cascade,
+  target text not null check (octet_length(target) <= 4096),
+  host text check (octet_length(host) <= 1024),
+  machine text check (octet_length(machine) <= 1024),
+  primary key (tuner, target));
+create table if not exists tracewright_fleet.machines (
+  id bigint generated always as identity primary key,
+  name text not null check (octet_length(name) <= 1024),
+  host text not null check (octet_length(host) <= 1024),
+  version text not null check (octet_length(version) <= 1024),
+  targets text not null check (octet_length(targets) <= 65536),
+  memory_bytes bigint not null,
+  heartbeat timestamptz not null default clock_timestamp(),
+  is_gone boolean not null default false,
+  good bigint not null default 0, failed bigint not null default 0, faults bigint not null default 0,
+  lost bigint not null default 0, late bigint not null default 0, repeated bigint not null default 0,
+  window_begin timestamptz not null default clock_timestamp(), window_trials bigint not null default 0,
+  rate double precision not null default 0);
+create table if not exists tracewright_fleet.trials (
+  id bigint generated always as identity primary key,
+  tuner bigint not null references tracewright_fleet.tuners on delete cascade,
+  workload text not null check (octet_length(workload) = 32),
+  target text not null check (octet_length(target) <= 4096),
+  program text not null check (octet_length(program) = 32),
+  trace text not null check (octet_length(trace) <= 1048576),
+  task text not null check (octet_length(task) <= 1024),
+  seed bigint not null, generation bigint not null, is_cold boolean not null,
+  state text not null default 'queued' check (state in ('queued', 'leased', 'done')),
+  machine bigint, lease bigint, leased timestamptz, deadline timestamptz,
+  losses integer not null default 0, lost_by bigint, lost timestamptz,
+  record bigint, fault text, message text check (octet_length(message) <= 4096),
+  unique (tuner, workload, target, program, is_cold));
+create index if not exists trials_queued on tracewright_fleet.trials (id) where state = 'queued';
+create index if not exists trials_leased on tracewright_fleet.trials (deadline) where state = 'leased';
+create index if not exists trials_of_tuner on tracewright_fleet.trials (tuner, state);
+create sequence if not exists tracewright_fleet.leases;
+create table if not exists tracewright_fleet.faults (
+  id bigint generated always as identity primary key,
+  at timestamptz not null default clock_timestamp(),
+  kind text not null check (octet_length(kind) <= 64),
+  machine text not null check (octet_length(machine) <= 1024),
+  task text not null, program text not null,
+  message text not null check (octet_length(message) <= 4096));
+)";
+inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.faults') is not null";
+// Of one kind with each other: two programs that make the tables at the same time.
+inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
+// What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
+inline constexpr const char* kRightsOfAll =
+    "GRANT USAGE ON SCHEMA tracewright_fleet TO ?; GRANT SELECT ON ALL TABLES IN SCHEMA tracewright_fleet TO ?";
+inline constexpr const char* kRightsOfTuner =
+    "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.tuners, tracewright_fleet.targets, tracewright_fleet.trials, "
+    "tracewright_fleet.faults TO ?; GRANT UPDATE (lost) ON tracewright_fleet.machines TO ?";
+inline constexpr const char* kRightsOfWorker =
+    "GRANT UPDATE ON tracewright_fleet.targets, tracewright_fleet.trials TO ?; "
+    "GRANT DELETE ON tracewright_fleet.tuners TO ?; "
+    "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.machines TO ?; "
+    "GRANT INSERT ON tracewright_fleet.faults TO ?; GRANT USAGE ON SEQUENCE tracewright_fleet.leases TO ?";
+
+// ---- tuners
+
+inline constexpr const char* kAddTuner = "insert into tracewright_fleet.tuners (name) values ($1) returning id";
+inline constexpr const char* kForgetFaults =
+    "delete from tracewright_fleet.faults where at < clock_timestamp() - interval '30 days'";
+inline constexpr const char* kWant = R"(
+insert into tracewright_fleet.targets (tuner, target, host, machine) values ($1, $2, $3, $4)
+on conflict (tuner, target) do nothing)";
+inline constexpr const char* kFound =
+    "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and machine is not null";
+// A batch whose acknowledgement was lost is put in once more: then these are the same trials.
+inline constexpr const char* kPut = R"(
+insert into tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+on conflict (tuner, workload, target, program, is_cold) do update set task = excluded.task returning id)";
+inline constexpr const char* kOutcomes = R"(
+select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
+left join tracewright_fleet.machines m on m.id = t.machine
+where t.tuner = $1 and t.state = 'done' order by t.id)";
+inline constexpr const char* kCount =
+    "select count(*) from tracewright_fleet.trials where tuner = $1 and id = any($2::bigint[])";
+inline constexpr const char* kRemoveTrials =
+    "delete from tracewright_fleet.trials where tuner = $1 and (state = 'queued' or $2)";
+inline constexpr const char* kBeatTuner =
+    "update tracewright_fleet.tuners set heartbeat = clock_timestamp() where id = $1";
+inline constexpr const char* kRemoveTuner = "delete from tracewright_fleet.tuners where id = $1";
+
+// ---- machines
+
+inline constexpr const char* kAddMachine = R"(
+insert into tracewright_fleet.machines (name, host, version, targets, memory_bytes)
+values ($1, $2, $3, $4, $5) returning id)";
+inline constexpr const char* kWantedTargets = "select distinct target from tracewright_fleet.targets";
+// $1, $2, $3: targets, hosts and machines, one behind the other.
+inline constexpr const char* kOffer = R"(
+with answered as (
+  update tracewright_fleet.targets t set host = o.host, machine = o.machine
+  from unnest($1::text[], $2::text[], $3::text[]) as o (target, host, machine)
+  where t.target = o.target and t.machine is null returning t.tuner)
+select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
+// A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
+// machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
+// that lost it.
+inline constexpr const char* kLease = R"(
+with free as (
+  select t.id from tracewright_fleet.trials t
+  join tracewright_fleet.targets w on w.tuner = t.tuner and w.target = t.target
+  where t.state = 'queued' and (t.target, w.machine) in (select * from unnest($2::text[], $3::text[]))
+    and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
+    and not exists (select 1 from tracewright_fleet.trials o where o.state = 'leased' and o.program = t.program
+      and o.workload = t.workload and o.target = t.target and o.is_cold = t.is_cold)
+  order by t.id limit $4 for update of t skip locked)
+update tracewright_fleet.trials t
+set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
+    deadline = clock_timestamp() + make_interval(secs => $5::bigint)
+from free where t.id = free.id
+returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold)";
+inline constexpr const char* kLockTrial = R"(
+select tuner, state, lease, deadline >= clock_timestamp() from tracewright_fleet.trials where id = $1 for update)";
+// $2: record, $3: fault, $4: message.
+inline constexpr const char* kFinish = R"(
+update tracewright_fleet.trials set state = 'done', record = $2, fault = $3, message = $4, deadline = null
+where id = $1)";
+inline constexpr const char* kNoteFault = R"(
+insert into tracewright_fleet.faults (kind, machine, task, program, message)
+select $2, m.name, $3, $4, $5 from tracewright_fleet.machines m where m.id = $1)";
+// $2 ... $6: what is added to the counts.
+inline constexpr const char* kCountResult = R"(
+update tracewright_fleet.machines set good = good + $2, failed = failed + $3, faults = faults + $4,
+  late = late + $5, repeated = repeated + $6 where id = $1)";
+inline constexpr const char* kGiveBack = R"(
+with back as (
+  update tracewright_fleet.trials set state = 'queued', machine = null, lease = null, deadline = null
+  where machine = $1 and state = 'leased' returning id),
+told as (select pg_notify('tracewright_trials', '') from back limit 1)
+select (select count(*) from back), (select count(*) from told))";
+// $2: seconds of a lease, $3: seconds of the longest one.
+inline constexpr const char* kProlong = R"(
+update tracewright_fleet.trials
+set deadline = least(clock_timestamp() + make_interval(secs => $2::bigint), leased + make_interval(secs => $3::bigint))
+where machine = $1 and state = 'leased' and deadline >= clock_timestamp())";
+// The rate is that of windows of ten seconds and more.
+inline constexpr const char* kBeatMachine = R"(
+update tracewright_fleet.machines set heartbeat = clock_timestamp(), is_gone = false,
+  rate = case when window_begin < clock_timestamp() - interval '10 seconds'
+    then (good + failed - window_trials) / extract(epoch from clock_timestamp() - window_begin) else rate end,
+  window_trials = case when window_begin < clock_timestamp() - interval '10 seconds'
+    then good + failed else window_trials end,
+  window_begin = case when window_begin < clock_timestamp() - interval '10 seconds'
+    then clock_timestamp() else window_begin end
+where id = $1)";
+inline constexpr const char* kLeave = "update tracewright_fleet.machines set is_gone = true, rate = 0 where id = $1";
+
+// ---- both
+
+// A lease that ran out: back into the queue, and the second time the end of the trial. $1: the fault's name.
+inline constexpr const char* kEndLeases = R"(
+with late as (
+  select id from tracewright_fleet.trials where state = 'leased' and deadline < clock_timestamp()
+  for update skip locked),
+ended as (
+  update tracewright_fleet.trials t set
+    state = case when t.losses = 0 then 'queued' else 'done' end, losses = t.losses + 1,
+    lost_by = t.machine, lost = clock_timestamp(), lease = null, deadline = null,
+    fault = case when t.losses = 0 then null else $1 end,
+    message = case when t.losses = 0 then null else 'the leases of two machines ran out' end
+  from late where t.id = late.id returning t.id, t.tuner, t.lost_by, t.state, t.task, t.program),
+counted as (
+  update tracewright_fleet.machines m set lost = m.lost + e.count
+  from (select lost_by, count(*) as count from ended group by lost_by) e where m.id = e.lost_by returning m.id),
+noted as (
+  insert into tracewright_fleet.faults (kind, machine, task, program, message)
+  select $1, coalesce(m.name, ''), e.task, e.program,
+    case when e.state = 'queued' then 'its lease ran out, the trial goes to another machine'
+         else 'its lease ran out, the second one of the trial' end
+  from ended e left join tracewright_fleet.machines m on m.id = e.lost_by returning id)
+select e.id, case when e.state = 'done' then pg_notify('tracewright_tuner_' || e.tuner, '')
+                  else pg_notify('tracewright_trials', '') end from ended e)";
+inline constexpr const char* kRemoveGoneTuners =
+    "delete from tracewright_fleet.tuners where heartbeat < clock_timestamp() - make_interval(secs => $1::bigint)";
+inline constexpr const char* kRemoveGoneMachines =
+    "delete from tracewright_fleet.machines where heartbeat < clock_timestamp() - interval '7 days'";
+inline constexpr const char* kNotifyMachines = "select pg_notify('tracewright_trials', '')";
+inline constexpr const char* kNotifyTuner = "select pg_notify('tracewright_tuner_' || $1::bigint, '')";
+
+// ---- what `fleet` shows
+
+// $1: seconds after which a machine is gone.
+inline constexpr const char* kMachines = R"(
+select m.id, m.name, m.host, m.version, m.targets, m.memory_bytes, m.good, m.failed, m.faults, m.lost, m.late,
+  m.repeated, (select count(*) from tracewright_fleet.trials t where t.machine = m.id and t.state = 'leased'),
+  round(m.rate * 1000)::bigint, round(extract(epoch from clock_timestamp() - m.heartbeat) * 1000)::bigint,
+  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint)
+from tracewright_fleet.machines m order by m.id)";
+inline constexpr const char* kTuners = R"(
+select u.id, u.name,
+  (select count(*) from tracewright_fleet.trials t where t.tuner = u.id and t.state = 'queued'),
+  (select count(*) from tracewright_fleet.trials t where t.tuner = u.id and t.state = 'leased'),
+  (select count(*) from tracewright_fleet.trials t where t.tuner = u.id and t.state = 'done'),
+  round(extract(epoch from clock_timestamp() - u.heartbeat) * 1000)::bigint
+from tracewright_fleet.tuners u order by u.id)";
+inline constexpr const char* kWaiting =
+    "select target from tracewright_fleet.targets where tuner = $1 and machine is null order by target";
+inline constexpr const char* kFaults = R"(
+select kind, machine, count(*), (array_agg(message order by id desc))[1] from tracewright_fleet.faults
+group by kind, machine order by kind, machine)";
+
+}  // namespace tw::queue_sql

@@ -1,0 +1,351 @@
+#include "runtime/fleet/trial_queue.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "dsl/base/text.h"
+#include "runtime/fleet/queue_sql.h"
+#include "runtime/store/postgres_rows.h"
+
+namespace tw {
+namespace {
+
+// An SQL array of texts, as one value.
+PostgresValue array_of(const std::vector<MeasuredTarget>& targets, std::string MeasuredTarget::* part) {
+  std::string text = "{";
+  for (const MeasuredTarget& target : targets) {
+    text += text.size() > 1 ? ",\"" : "\"";
+    for (char c : target.*part) {
+      if (c == '"' || c == '\\') text += '\\';
+      text += c;
+    }
+    text += '"';
+  }
+  return text + "}";
+}
+
+PostgresValue or_null(const std::string& text) { return text.empty() ? PostgresValue(std::nullopt) : text; }
+PostgresValue or_null(i64 number) { return number == 0 ? PostgresValue(std::nullopt) : number; }
+
+// A call that changes something, whose rows nobody reads.
+DatabaseStatus done(DatabaseResult<PostgresRows> rows) {
+  if (!rows) return rows.failure();
+  return Done{};
+}
+
+DatabaseResult<i64> changed(DatabaseResult<PostgresRows> rows) {
+  if (!rows) return rows.failure();
+  return rows->changed();
+}
+
+// The number in the first row.
+DatabaseResult<i64> number(DatabaseResult<PostgresRows> rows) {
+  if (!rows) return rows.failure();
+  return rows->empty() ? i64{0} : (*rows)[0].integer(0);
+}
+
+double seconds_of(i64 milliseconds) { return static_cast<double>(milliseconds) * 1e-3; }
+
+}  // namespace
+
+std::string name_of_process() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return cat(host, ":", getpid());
+}
+
+namespace {
+
+DatabaseStatus grant(PostgresConnection& connection, const std::string& role, const std::string& rights) {
+  std::string text = cat(queue_sql::kRightsOfAll, "; ", rights), name = connection.quoted_name(role), statements;
+  for (char c : text) statements += c == '?' ? name : std::string(1, c);
+  return connection.script(statements);
+}
+
+}  // namespace
+
+DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options) {
+  return connection.transaction<Done>([&]() -> DatabaseStatus {
+    if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
+    if (auto made = connection.script(queue_sql::kTables); !made) return made;
+    const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
+                                                                {&options.worker, queue_sql::kRightsOfWorker},
+                                                                {&options.reader, ""}};
+    for (const auto& [role, rights] : roles) {
+      if (role->empty()) continue;
+      if (auto granted = grant(connection, *role, rights); !granted) return granted;
+    }
+    return Done{};
+  });
+}
+
+DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
+  auto connection = PostgresConnection::open(address);
+  if (!connection) return connection.failure();
+  if (auto checked = check_postgres_schema(*connection); !checked) return checked.failure();
+  auto has_tables = connection->run(queue_sql::kHasTables);
+  if (!has_tables) return has_tables.failure();
+  if (!(*has_tables)[0].is_true(0)) {
+    auto made = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
+    if (!made) return DatabaseError{cat(made.error(), "; `tracewright db init` makes the tables of the queue")};
+  }
+  return TrialQueue(std::move(*connection));
+}
+
+DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most) {
+  auto arrived = connection_.wait(most);
+  if (!arrived) return arrived.failure();
+  return Done{};
+}
+
+// ---- tuners
+
+DatabaseResult<i64> TrialQueue::add_tuner(const std::string& name) {
+  if (auto forgot = connection_.run(queue_sql::kForgetFaults); !forgot) return forgot.failure();
+  auto id = number(connection_.run(queue_sql::kAddTuner, {clean_text(name, kLongestName)}));
+  if (!id) return id;
+  if (auto listening = connection_.listen(cat("tracewright_tuner_", *id)); !listening) return listening.failure();
+  return id;
+}
+
+DatabaseStatus TrialQueue::want(i64 tuner, const MeasuredTarget& target) {
+  if (auto wanted =
+          connection_.run(queue_sql::kWant, {tuner, target.target, or_null(target.host), or_null(target.machine)});
+      !wanted)
+    return wanted.failure();
+  return done(connection_.run(queue_sql::kNotifyMachines));
+}
+
+DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const std::string& target) {
+  auto rows = connection_.run(queue_sql::kFound, {tuner, target});
+  if (!rows) return rows.failure();
+  if (rows->empty()) return std::optional<MeasuredTarget>();
+  return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1)});
+}
+
+DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials) {
+  return connection_.transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
+    std::vector<i64> ids;
+    for (const QueuedTrial& trial : trials) {
+      auto id = number(
+          connection_.run(queue_sql::kPut, {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
+                                            static_cast<i64>(trial.seed), trial.generation, trial.is_cold}));
+      if (!id) return id.failure();
+      ids.push_back(*id);
+    }
+    if (auto told = connection_.run(queue_sql::kNotifyMachines); !told) return told.failure();
+    return ids;
+  });
+}
+
+DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
+  if (auto tidied = tidy(); !tidied) return tidied.failure();
+  auto rows = connection_.run(queue_sql::kOutcomes, {tuner});
+  if (!rows) return rows.failure();
+  std::vector<TrialOutcome> found;
+  for (int i = 0; i < rows->size(); ++i) {
+    PostgresRow row = (*rows)[i];
+    found.push_back({row.integer(0), row.integer(1), row.text(2), row.text(3), row.text(4)});
+  }
+  return found;
+}
+
+DatabaseResult<i64> TrialQueue::count(i64 tuner, const std::vector<i64>& trials) {
+  return number(connection_.run(queue_sql::kCount, {tuner, PostgresValue::numbers(trials)}));
+}
+
+DatabaseStatus TrialQueue::remove_trials(i64 tuner, bool leased_too) {
+  return done(connection_.run(queue_sql::kRemoveTrials, {tuner, leased_too}));
+}
+
+DatabaseResult<bool> TrialQueue::beat_tuner(i64 tuner) {
+  auto rows = changed(connection_.run(queue_sql::kBeatTuner, {tuner}));
+  if (!rows) return rows.failure();
+  return *rows > 0;
+}
+
+DatabaseStatus TrialQueue::remove_tuner(i64 tuner) { return done(connection_.run(queue_sql::kRemoveTuner, {tuner})); }
+
+// ---- machines
+
+DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
+  if (auto removed = connection_.run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
+  auto id = number(connection_.run(queue_sql::kAddMachine,
+                                   {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
+                                    machine.version, machine.targets, machine.memory_bytes}));
+  if (!id) return id;
+  if (auto listening = connection_.listen("tracewright_trials"); !listening) return listening.failure();
+  return id;
+}
+
+DatabaseResult<std::vector<std::string>> TrialQueue::wanted_targets() {
+  auto rows = connection_.run(queue_sql::kWantedTargets);
+  if (!rows) return rows.failure();
+  std::vector<std::string> targets;
+  for (int i = 0; i < rows->size(); ++i) targets.push_back((*rows)[i].text(0));
+  return targets;
+}
+
+DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
+  return done(connection_.run(queue_sql::kOffer,
+                              {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
+                               array_of(targets, &MeasuredTarget::machine)}));
+}
+
+DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
+                                                           int most) {
+  if (auto tidied = tidy(); !tidied) return tidied.failure();
+  auto rows = connection_.run(queue_sql::kLease,
+                              {machine, array_of(targets, &MeasuredTarget::target),
+                               array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
+  if (!rows) return rows.failure();
+  std::vector<LeasedTrial> leased;
+  for (int i = 0; i < rows->size(); ++i) {
+    PostgresRow row = (*rows)[i];
+    leased.push_back({row.integer(0),
+                      row.integer(1),
+                      {.workload = row.text(2),
+                       .target = row.text(3),
+                       .program = row.text(4),
+                       .trace = row.text(5),
+                       .task = row.text(6),
+                       .seed = static_cast<u64>(row.integer(7)),
+                       .generation = row.integer(8),
+                       .is_cold = row.is_true(9)}});
+  }
+  std::ranges::sort(leased, {}, &LeasedTrial::id);
+  return leased;
+}
+
+namespace {
+
+// What ends a lease.
+struct Ending {
+  i64 record = 0;
+  std::string fault, message;
+  bool is_good = false;
+};
+
+}  // namespace
+
+// `store` is called within the transaction, once the lease is known to be valid. It returns the Ending.
+template <class Store>
+DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, Store&& store) {
+  return connection_.transaction<Finished>([&]() -> DatabaseResult<Finished> {
+    auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
+    if (!rows) return rows.failure();
+    bool is_own = !rows->empty() && (*rows)[0].integer(2) == trial.lease;
+    bool is_valid = is_own && (*rows)[0].text(1) == "leased" && (*rows)[0].is_true(3);
+    bool is_repeated = is_own && (*rows)[0].text(1) == "done";
+    auto count = [&](int good, int failed, int faults) {
+      return connection_.run(queue_sql::kCountResult,
+                             {machine, good, failed, faults, i64{!is_valid && !is_repeated}, i64{is_repeated}});
+    };
+    if (!is_valid) {
+      if (auto counted = count(0, 0, 0); !counted) return counted.failure();
+      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late};
+    }
+    DatabaseResult<Ending> ending = store();
+    if (!ending) return ending.failure();
+    if (auto set = connection_.run(
+            queue_sql::kFinish, {trial.id, or_null(ending->record), or_null(ending->fault), or_null(ending->message)});
+        !set)
+      return set.failure();
+    bool is_fault = !ending->fault.empty();
+    if (auto counted = count(!is_fault && ending->is_good, !is_fault && !ending->is_good, is_fault); !counted)
+      return counted.failure();
+    if (auto told = connection_.run(queue_sql::kNotifyTuner, {(*rows)[0].integer(0)}); !told) return told.failure();
+    return Finished{Accepted::Yes, ending->record};
+  });
+}
+
+DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {
+  return finished(machine, trial, [&]() -> DatabaseResult<Ending> {
+    Record stored = record;
+    stored.error = clean_text(record.error, kLongestMessage);
+    stored.created = now_ms();
+    auto id = insert_record(connection_, stored);
+    if (!id) return id.failure();
+    return Ending{.record = *id, .is_good = record.ok()};
+  });
+}
+
+DatabaseResult<Finished> TrialQueue::finish_known(i64 machine, const LeasedTrial& trial, i64 record) {
+  return finished(machine, trial,
+                  [&]() -> DatabaseResult<Ending> { return Ending{.record = record, .is_good = true}; });
+}
+
+DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
+                                                       const std::string& message) {
+  return finished(machine, trial, [&]() -> DatabaseResult<Ending> {
+    Ending ending{.fault = std::string(kind), .message = clean_text(message, kLongestMessage)};
+    auto noted = connection_.run(queue_sql::kNoteFault, {machine, ending.fault, clean_text(trial.trial.task, 1024),
+                                                         trial.trial.program, ending.message});
+    if (!noted) return noted.failure();
+    return ending;
+  });
+}
+
+DatabaseResult<i64> TrialQueue::give_back(i64 machine) {
+  return number(connection_.run(queue_sql::kGiveBack, {machine}));
+}
+
+DatabaseResult<bool> TrialQueue::beat_machine(i64 machine) {
+  if (auto prolonged = connection_.run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
+    return prolonged.failure();
+  auto rows = changed(connection_.run(queue_sql::kBeatMachine, {machine}));
+  if (!rows) return rows.failure();
+  return *rows > 0;
+}
+
+DatabaseStatus TrialQueue::leave(i64 machine) { return done(connection_.run(queue_sql::kLeave, {machine})); }
+
+// ---- both
+
+DatabaseResult<i64> TrialQueue::tidy() {
+  if (auto removed = connection_.run(queue_sql::kRemoveGoneTuners, {kGoneSeconds}); !removed) return removed.failure();
+  auto ended = connection_.run(queue_sql::kEndLeases, {std::string(fault::kMachineLost)});
+  if (!ended) return ended.failure();
+  return i64{ended->size()};
+}
+
+DatabaseResult<FleetStatus> TrialQueue::status() {
+  FleetStatus status;
+  auto machines = connection_.run(queue_sql::kMachines, {kGoneSeconds});
+  if (!machines) return machines.failure();
+  for (int i = 0; i < machines->size(); ++i) {
+    PostgresRow row = (*machines)[i];
+    status.machines.push_back(
+        {.id = row.integer(0),
+         .name = row.text(1),
+         .host = row.text(2),
+         .version = row.text(3),
+         .targets = row.text(4),
+         .memory_bytes = row.integer(5),
+         .counts = {row.integer(6), row.integer(7), row.integer(8), row.integer(9), row.integer(10), row.integer(11)},
+         .leased = row.integer(12),
+         .trials_per_second = seconds_of(row.integer(13)),
+         .heartbeat_age = seconds_of(row.integer(14)),
+         .is_gone = row.is_true(15)});
+  }
+  auto tuners = connection_.run(queue_sql::kTuners);
+  if (!tuners) return tuners.failure();
+  for (int i = 0; i < tuners->size(); ++i) {
+    PostgresRow row = (*tuners)[i];
+    status.tuners.push_back(
+        {row.integer(0), row.text(1), row.integer(2), row.integer(3), row.integer(4), seconds_of(row.integer(5)), {}});
+    auto waiting = connection_.run(queue_sql::kWaiting, {row.integer(0)});
+    if (!waiting) return waiting.failure();
+    for (int k = 0; k < waiting->size(); ++k) status.tuners.back().waiting.push_back((*waiting)[k].text(0));
+  }
+  auto faults = connection_.run(queue_sql::kFaults);
+  if (!faults) return faults.failure();
+  for (int i = 0; i < faults->size(); ++i) {
+    PostgresRow row = (*faults)[i];
+    status.faults.push_back({row.text(0), row.text(1), row.text(3), row.integer(2)});
+  }
+  return status;
+}
+
+}  // namespace tw

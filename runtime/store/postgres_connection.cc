@@ -1,0 +1,316 @@
+#include "runtime/store/postgres_connection.h"
+
+#include <poll.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "dsl/base/text.h"
+#include "runtime/store/libpq.h"
+#include "runtime/store/postgres_address.h"
+#include "runtime/store/postgres_errors.h"
+
+namespace tw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int oldest_server = 120000;
+constexpr int default_connect_seconds = 10;
+
+// Every session begins with it. An error of the server never quotes a statement, and so no value. Commits are on disk
+// when they are acknowledged, whatever the server's settings are.
+constexpr const char* kSession =
+    "SET search_path = pg_catalog, pg_temp; SET client_encoding = 'UTF8'; SET client_min_messages = error; "
+    "SET standard_conforming_strings = on; SET bytea_output = 'hex'; SET lock_timeout = '20s'; "
+    "SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_isolation = 'read committed'; "
+    "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'";
+
+// The library; a connection exists only if there is one.
+const libpq::Api& pq() {
+  std::string why;
+  const libpq::Api* api = libpq::api(&why);
+  TW_CHECK(api, "libpq was there when the connection was opened");
+  return *api;
+}
+
+// Readiness of a socket; false once the time is over, or on a signal.
+bool ready(int descriptor, short events, Clock::time_point deadline) {
+  if (descriptor < 0) return false;
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  pollfd one{descriptor, events, 0};
+  return poll(&one, 1, static_cast<int>(std::max<i64>(0, left))) > 0;
+}
+
+// The address's connect_timeout in seconds.
+int connect_seconds(const std::string& address) {
+  std::size_t at = address.find("connect_timeout=");
+  int seconds = at == std::string::npos ? 0 : std::atoi(address.c_str() + at + std::strlen("connect_timeout="));
+  return seconds > 0 ? seconds : default_connect_seconds;
+}
+
+pg_conn* start(const std::string& address) {
+  // What follows `dbname` wins over what stands before it. A network that fails is noticed after about 15 seconds.
+  const char* names[] = {"client_encoding",  "fallback_application_name", "keepalives_idle", "keepalives_interval",
+                         "keepalives_count", "tcp_user_timeout",          "dbname",          nullptr};
+  const char* values[] = {"UTF8", "tracewright", "6", "3", "3", "15000", address.c_str(), nullptr};
+  return pq().connectStartParams(names, values, 1);
+}
+
+// Until the session is there, refused, or the time is over.
+PostgresPollingStatusType finish_connecting(pg_conn* connection, Clock::time_point deadline) {
+  PostgresPollingStatusType state = PGRES_POLLING_WRITING;
+  while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+    short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+    if (!ready(pq().socket(connection), events, deadline) && Clock::now() >= deadline) return state;
+    state = pq().connectPoll(connection);
+  }
+  return state;
+}
+
+std::string hex_of(const std::string& bytes) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text = "\\x";
+  text.reserve(2 + 2 * bytes.size());
+  for (unsigned char byte : bytes) text += digits[byte >> 4], text += digits[byte & 15];
+  return text;
+}
+
+int digit(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
+
+}  // namespace
+
+// ---- values and rows
+// ----------------------------------------------------------------------------------------------
+
+PostgresValue PostgresValue::bytes(const std::string& bytes) { return PostgresValue(hex_of(bytes)); }
+
+PostgresValue PostgresValue::numbers(const std::vector<i64>& numbers) {
+  return PostgresValue(cat("{", join(numbers, ","), "}"));
+}
+
+bool PostgresRow::is_null(int column) const { return pq().getisnull(result_, row_, column) != 0; }
+
+std::string PostgresRow::text(int column) const {
+  TW_CHECK(column < pq().nfields(result_), "a column of the answer");
+  return {pq().getvalue(result_, row_, column), static_cast<std::size_t>(pq().getlength(result_, row_, column))};
+}
+
+i64 PostgresRow::integer(int column) const {
+  std::string digits = text(column);
+  i64 number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return number;
+}
+
+bool PostgresRow::is_true(int column) const { return text(column) == "t"; }
+
+std::string PostgresRow::bytes(int column) const {
+  std::string hex = text(column), bytes;
+  for (std::size_t i = 2; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(digit(hex[i]) << 4 | digit(hex[i + 1]));
+  return bytes;
+}
+
+PostgresRows::PostgresRows(pg_result* result) : result_(result) {}
+void PostgresRows::Clear::operator()(pg_result* result) const { pq().clear(result); }
+int PostgresRows::size() const { return pq().ntuples(result_.get()); }
+
+i64 PostgresRows::changed() const {
+  const char* digits = pq().cmdTuples(result_.get());
+  i64 number = 0;
+  std::from_chars(digits, digits + std::strlen(digits), number);
+  return number;
+}
+
+// ---- opening
+// ------------------------------------------------------------------------------------------------------
+
+void PostgresConnection::Finish::operator()(pg_conn* connection) const { pq().finish(connection); }
+
+DatabaseResult<PostgresConnection> PostgresConnection::open(const std::string& address) {
+  if (std::string problem = check_address(address); !problem.empty()) return DatabaseError{problem};
+  PostgresConnection opened(address);
+  if (auto done = opened.connect(); !done) return done.failure();
+  return opened;
+}
+
+DatabaseStatus PostgresConnection::connect() {
+  connection_.reset(start(address_));
+  pg_conn* raw = connection_.get();
+  if (!raw) return DatabaseError{cat("cannot open database ", address_, ": out of memory")};
+  pq().setErrorVerbosity(raw, PQERRORS_VERBOSE);  // gives the state of a refusal, too
+  pq().setNoticeProcessor(raw, [](void*, const char*) {}, nullptr);
+  PostgresPollingStatusType state = PGRES_POLLING_FAILED;
+  int seconds = connect_seconds(address_);
+  if (pq().status(raw) != CONNECTION_BAD) state = finish_connecting(raw, Clock::now() + std::chrono::seconds(seconds));
+  if (state != PGRES_POLLING_OK) {
+    std::string text = state == PGRES_POLLING_FAILED ? pq().errorMessage(raw) : cat("no answer in ", seconds, " s");
+    DatabaseError error = connection_error(address_, text, pq().connectionNeedsPassword(raw) != 0);
+    error.is_connection_lost = true;
+    connection_.reset();
+    return error;
+  }
+  if (pq().serverVersion(raw) < oldest_server) {
+    connection_.reset();
+    return DatabaseError{cat("cannot open database ", address_, ": its server is older than PostgreSQL 12")};
+  }
+  if (auto done = script(kSession); !done) return done;
+  for (const std::string& channel : channels_) {
+    if (auto done = script("LISTEN " + quoted_name(channel)); !done) return done;
+  }
+  return Done{};
+}
+
+DatabaseStatus PostgresConnection::reconnect() { return connect(); }
+
+bool PostgresConnection::is_connected() const { return connection_ && pq().status(connection_.get()) == CONNECTION_OK; }
+
+std::string PostgresConnection::role() const {
+  const char* name = connection_ ? pq().user(connection_.get()) : nullptr;
+  return name ? name : "";
+}
+
+// ---- statements
+// ---------------------------------------------------------------------------------------------------
+
+DatabaseError PostgresConnection::lost() const {
+  return connection_lost(address_, connection_ ? pq().errorMessage(connection_.get()) : "");
+}
+
+DatabaseError PostgresConnection::failed(const pg_result* result) const {
+  if (!is_connected()) return lost();
+  const char* state = pq().resultErrorField(result, PG_DIAG_SQLSTATE);
+  const char* text = pq().resultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  return statement_error(address_, state ? state : "", text ? text : pq().resultErrorMessage(result));
+}
+
+DatabaseStatus PostgresConnection::send(const std::string& sql, const std::vector<PostgresValue>& values) {
+  if (!is_connected()) return lost();
+  std::vector<const char*> texts;
+  for (const PostgresValue& value : values) {
+    const std::optional<std::string>& text = value.text();
+    if (text && text->find('\0') != std::string::npos)
+      return DatabaseError{cat("database ", address_, " cannot store text with zero bytes"), "22021"};
+    texts.push_back(text ? text->c_str() : nullptr);
+  }
+  bool sent = pq().sendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr,
+                                   texts.data(), nullptr, nullptr, 0) != 0;
+  if (!sent) return lost();
+  return Done{};
+}
+
+// Reads what is left of an answer.
+void PostgresConnection::drain() {
+  while (pg_result* result = pq().getResult(connection_.get())) pq().clear(result);
+}
+
+// The first answer, or the first error.
+DatabaseResult<PostgresRows> PostgresConnection::collect() {
+  PostgresRows rows(pq().getResult(connection_.get()));
+  pg_result* result = rows.raw();
+  ExecStatusType state = result ? pq().resultStatus(result) : PGRES_FATAL_ERROR;
+  drain();
+  if (!result) return lost();
+  if (state == PGRES_TUPLES_OK || state == PGRES_COMMAND_OK) return rows;
+  return failed(result);
+}
+
+DatabaseResult<PostgresRows> PostgresConnection::run(const std::string& sql, const std::vector<PostgresValue>& values) {
+  if (auto sent = send(sql, values); !sent) return sent.failure();
+  return collect();
+}
+
+DatabaseResult<PostgresRows> PostgresConnection::run_script(const std::string& sql) {
+  if (!is_connected()) return lost();
+  PostgresRows rows(pq().exec(connection_.get(), sql.c_str()));
+  ExecStatusType state = pq().resultStatus(rows.raw());
+  if (state == PGRES_TUPLES_OK || state == PGRES_COMMAND_OK) return rows;
+  return failed(rows.raw());
+}
+
+DatabaseStatus PostgresConnection::script(const std::string& sql) {
+  auto rows = run_script(sql);
+  if (!rows) return rows.failure();
+  return Done{};
+}
+
+DatabaseStatus PostgresConnection::each(const std::string& sql, const std::vector<PostgresValue>& values,
+                                        const std::function<bool(const PostgresRow&)>& use) {
+  if (auto sent = send(sql, values); !sent) return sent;
+  pq().setSingleRowMode(connection_.get());
+  bool goes_on = true;
+  DatabaseStatus status = Done{};
+  while (pg_result* raw = pq().getResult(connection_.get())) {
+    PostgresRows rows(raw);
+    ExecStatusType state = pq().resultStatus(raw);
+    if (state == PGRES_SINGLE_TUPLE) {
+      goes_on = goes_on && use(rows[0]);
+    } else if (state != PGRES_TUPLES_OK && state != PGRES_COMMAND_OK) {
+      status = failed(raw);
+    }
+  }
+  if (status && !is_connected()) return lost();
+  return status;
+}
+
+// ---- transactions and notifications
+// -------------------------------------------------------------------------------
+
+DatabaseStatus PostgresConnection::begin() {
+  TW_CHECK(!is_connected() || pq().transactionStatus(connection_.get()) == PQTRANS_IDLE,
+           "transactions do not lie within each other");
+  return script("BEGIN");
+}
+
+DatabaseStatus PostgresConnection::commit() {
+  if (is_connected() && pq().transactionStatus(connection_.get()) != PQTRANS_INTRANS) {
+    roll_back();
+    return DatabaseError{cat("database ", address_, ": a statement of the transaction failed; nothing of it was done")};
+  }
+  return script("COMMIT");
+}
+
+void PostgresConnection::roll_back() {
+  if (is_connected()) (void)script("ROLLBACK");
+}
+
+DatabaseStatus PostgresConnection::listen(const std::string& channel) {
+  channels_.push_back(channel);
+  return script("LISTEN " + quoted_name(channel));
+}
+
+int PostgresConnection::descriptor() const { return is_connected() ? pq().socket(connection_.get()) : -1; }
+
+DatabaseResult<std::vector<PostgresNotification>> PostgresConnection::wait(std::chrono::milliseconds most) {
+  std::vector<PostgresNotification> arrived;
+  auto take = [&] {
+    while (PGnotify* one = pq().notifies(connection_.get())) {
+      arrived.push_back({one->relname, one->extra});
+      pq().freemem(one);
+    }
+  };
+  if (!is_connected()) return lost();
+  Clock::time_point deadline = Clock::now() + most;
+  take();  // what came with the answer to a statement
+  if (!arrived.empty()) deadline = Clock::now();
+  do {
+    int found = ready(descriptor(), POLLIN, deadline);
+    if (found == 0) break;
+    if (pq().consumeInput(connection_.get()) == 0 || !is_connected()) return lost();
+    take();
+  } while (arrived.empty());
+  return arrived;
+}
+
+std::string PostgresConnection::quoted_name(const std::string& name) const {
+  TW_CHECK(connection_, "a name is quoted for an open connection");
+  char* quoted = pq().escapeIdentifier(connection_.get(), name.c_str(), name.size());
+  if (!quoted) return "\"\"";  // not UTF-8: no such name
+  std::string text = quoted;
+  pq().freemem(quoted);
+  return text;
+}
+
+}  // namespace tw

@@ -1,0 +1,96 @@
+// Rows of the tuning database as statements of PostgreSQL, made from the field lists of runtime/store/record.h.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dsl/base/text.h"
+#include "runtime/store/postgres_connection.h"
+#include "runtime/store/postgres_sql.h"
+#include "runtime/store/stored_rows.h"
+
+namespace tw {
+
+// Every field becomes a bound value, with the type that the server shall read it as.
+struct PostgresBinder {
+  std::vector<PostgresValue> values = {};
+  std::vector<std::string> types = {};
+  void add(PostgresValue value, const char* type) { values.push_back(std::move(value)), types.push_back(type); }
+  void operator()(const char* name, const std::string& text) {
+    if (std::string(name) == "data") return add(PostgresValue::bytes(text), "bytea");
+    add(text, "text");
+  }
+  void operator()(const char*, double seconds) { add(to_picoseconds(seconds), "bigint"); }
+  void operator()(const char* name, OptionalTime<const double> time) { (*this)(name, time.seconds); }
+  void operator()(const char*, i64 value) { add(value, "bigint"); }
+  void operator()(const char*, u64 value) { add(static_cast<i64>(value), "bigint"); }
+};
+
+// Reads id, digest, then the fields in their order.
+struct PostgresReader {
+  const PostgresRow& row;
+  int column = 2;
+  void operator()(const char* name, std::string& text) {
+    text = std::string(name) == "data" ? row.bytes(column) : row.text(column);
+    ++column;
+  }
+  void operator()(const char*, double& seconds) { seconds = from_picoseconds(row.integer(column++)); }
+  void operator()(const char* name, OptionalTime<double> time) { (*this)(name, time.seconds); }
+  void operator()(const char*, i64& value) { value = row.integer(column++); }
+  void operator()(const char*, u64& value) { value = static_cast<u64>(row.integer(column++)); }
+};
+
+// "SELECT id, digest, ... FROM tracewright.TABLE "
+template <class Row>
+std::string postgres_select() {
+  return cat("SELECT id, digest, ", join(columns_of<Row>(), ", "), " FROM tracewright.", Row::table, " ");
+}
+
+// The next rows by rising id, of those that fit `condition` with its values $1 to $`count`. Further values: the last id
+// seen, the last id wanted; `of_task`: in front of them the task's key, and only its rows. Comparing key and id as one
+// leaves the server no other way than the index of the task, however its rows lie in the table.
+template <class Row>
+std::string postgres_page(const std::string& condition, std::size_t count, bool of_task, int rows) {
+  const std::string key = of_task ? "task_key, " : "", value = of_task ? cat("$", ++count, "::bigint, ") : "";
+  return cat(postgres_select<Row>(), "WHERE ", condition, " AND (", key, "id) > (", value, "$", count + 1,
+             "::bigint) AND (", key, "id) <= (", value, "$", count + 2, "::bigint) ORDER BY ", key, "id LIMIT ", rows);
+}
+
+// False = the digest does not fit.
+template <class Row>
+bool read_postgres_row(const PostgresRow& stored, Row& row) {
+  row.id = stored.integer(0);
+  Row::fields(row, PostgresReader{stored});
+  return stored.text(1) == content_digest(row);
+}
+
+// Inserts one row and gives its id. `more`: columns that the field list does not have. `gate` is a common table
+// expression that comes first; `tail` follows the values.
+template <class Row>
+DatabaseResult<i64> insert_postgres_row(PostgresConnection& connection, const Row& row,
+                                        const std::vector<std::pair<std::string, i64>>& more = {},
+                                        const std::string& gate = "SELECT 1", const std::string& tail = "") {
+  PostgresBinder binder;
+  std::vector<std::string> names = {"digest"}, places;
+  binder.add(content_digest(row), "text");
+  for (const auto& [name, value] : more) names.push_back(name), binder.add(value, "bigint");
+  for (const std::string& name : columns_of<Row>()) names.push_back(name);
+  Row::fields(row, binder);
+  for (std::size_t i = 0; i < binder.types.size(); ++i) places.push_back(cat("$", i + 1, "::", binder.types[i]));
+  auto rows =
+      connection.run(cat("WITH gate AS MATERIALIZED (", gate, ") INSERT INTO tracewright.", Row::table, " (",
+                         join(names, ", "), ") SELECT ", join(places, ", "), " FROM gate", tail, " RETURNING id"),
+                     binder.values);
+  if (!rows) return rows.failure();
+  return rows->empty() ? i64{0} : (*rows)[0].integer(0);
+}
+
+// Stores a record, whose fields the caller has checked and cleaned (Database::add_record), as one statement: a
+// transaction of its own, or a part of the one at hand. Gives its id.
+inline DatabaseResult<i64> insert_record(PostgresConnection& connection, const Record& record) {
+  return insert_postgres_row(connection, record,
+                             {{"task_key", key_of_texts(record.workload, record.target)},
+                              {"machine_key", key_of_texts(machine_of(record.host))}},
+                             postgres_sql::kWriterGate);
+}
+
+}  // namespace tw

@@ -1,0 +1,121 @@
+#include "sampler/fleet/fleet_task.h"
+
+#include <algorithm>
+
+#include "dsl/base/text.h"
+#include "dsl/schedule/parse_schedule.h"
+#include "dsl/schedule/state.h"
+#include "dsl/text/parse_program.h"
+#include "runtime/measure/machine_memory.h"
+#include "sampler/search/least_flops.h"
+#include "sampler/search/task_memory.h"
+
+namespace tw {
+namespace {
+
+constexpr std::size_t kLongestWorkload = std::size_t{4} << 20;  // bytes
+
+// What a program lives on.
+struct Replay {
+  Arena arena{1 << 18};
+  std::optional<Trace> trace;
+};
+
+// The program that a trace makes of a workload, or why there is none.
+std::optional<Program> replayed(Replay& on, const FleetTask& task, const std::string& text, std::string& problem) {
+  if (text.empty()) return task.program.program;
+  Source source{"trace", text};
+  Diagnostics diagnostics(source);
+  on.trace = parse_schedule(source, diagnostics);
+  if (!on.trace) return problem = cat("the trace cannot be read: ", diagnostics.render()), std::nullopt;
+  State state(on.arena, task.program.program);
+  if (Status done = replay(*on.trace, state, ReplayMode::Strict); !done)
+    return problem = cat("the trace cannot be replayed: ", to_string(done.rejected())), std::nullopt;
+  return state.program();
+}
+
+}  // namespace
+
+std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
+                                     TrialFault& fault) {
+  auto refused = [&](std::string message) {
+    fault = {fault::kRefused, std::move(message)};
+    return nullptr;
+  };
+  DatabaseResult<std::string> text = database.workload_text(trial.workload);
+  if (!text) return refused(text.error());
+  if (text->empty()) return refused("the database has no such workload, or it is damaged");
+  if (text->size() > kLongestWorkload) return refused(cat("a workload of ", text->size(), " bytes is too long"));
+  Source source{"workload", *text}, target_source{"target", trial.target};
+  Diagnostics diagnostics(source), target_diagnostics(target_source);
+  std::optional<OwnedProgram> program = parse_program(source, diagnostics);
+  std::optional<Target> parsed = parse_target(trial.target, 0, target_diagnostics);
+  if (!program || !parsed) return refused(cat(diagnostics.render(), target_diagnostics.render()));
+  if (to_hex(structural_hash(program->program)) != trial.workload)
+    return refused("the text of the workload is not the one that its hash names");
+  if (std::string why = why_too_large(program->program, *parsed, 0); !why.empty()) return refused(why);
+  auto task = std::make_unique<FleetTask>();
+  task->workload = trial.workload, task->target_text = trial.target;
+  task->is_cold = trial.is_cold, task->seed = trial.seed;
+  task->host = trial.is_cold ? cat(target.host, kColdCaches) : target.host;
+  task->machine = machine_of(task->host);
+  task->bytes = memory_of(program->program, *parsed).host;
+  task->least_flops = least_flops(program->program);
+  task->program = std::move(*program), task->target = std::move(*parsed);
+  return task;
+}
+
+DatabaseStatus read_new_records(FleetTask& task, Database& database) {
+  std::string better;
+  auto note = [&](Record& record) {
+    task.last_record = std::max(task.last_record, record.id);
+    std::optional<Hash128> program = parse_hash(record.program), object = parse_hash(record.object);
+    if (!program || machine_of(record.host) != task.machine) return;
+    task.programs.emplace(*program, record.id);
+    if (object && record.is_trial() && record.status != name_of(MeasureStatus::WorkerLost))
+      task.objects.emplace(*object, record.id);
+    if (!record.ok()) return;
+    task.best = std::min(task.best, record.seconds);
+    if (record.trace.empty() || record.seconds >= task.incumbent_seconds) return;
+    task.incumbent_seconds = record.seconds;
+    better = record.trace;
+  };
+  DatabaseStatus read = database.visit({task.workload, task.target_text, task.last_record}, note);
+  constexpr const char* kNoRight = "42501";  // SQLSTATE
+  if (!read && read.failure().state == kNoRight) return Done{};
+  if (!read || better.empty()) return read;
+  Replay on;
+  std::string problem;
+  std::optional<Program> program = replayed(on, task, better, problem);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
+  BuiltKernel built;
+  if (program && compiler) built = loadable(build_kernel(*program, task.target, *compiler), task.target);
+  if (built.kernel) task.incumbent = std::move(*built.kernel);
+  return read;
+}
+
+BuiltFleetTrial build_fleet_trial(const FleetTask& task, const QueuedTrial& trial, LlvmCompiler& compiler) {
+  BuiltFleetTrial made;
+  if (trial.trace.size() > kLongestTrace) {
+    made.fault = {fault::kRefused, cat("a trace of ", trial.trace.size(), " bytes is too long")};
+    return made;
+  }
+  Replay on;
+  std::string problem;
+  std::optional<Program> program = replayed(on, task, trial.trace, problem);
+  if (!program) {
+    made.fault = {fault::kProgramDiffers, problem};
+    return made;
+  }
+  if (std::string hash = to_hex(normalized_hash(*program)); hash != trial.program) {
+    made.fault = {fault::kProgramDiffers,
+                  cat("tracewright ", TW_VERSION, " makes the program ", hash, " here, the tuner ", trial.program)};
+    return made;
+  }
+  made.built = build_kernel(*program, task.target, compiler);
+  if (made.built.kernel) made.object = object_hash(*made.built.kernel);
+  made.built = loadable(std::move(made.built), task.target);
+  return made;
+}
+
+}  // namespace tw

@@ -1,0 +1,63 @@
+// FleetTask: a workload that is open in a worker of a measuring machine, with what is known of its trials. What a
+// TaskState is to a tuner, but for the search. Used by measuring_machine.h.
+#pragma once
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/fleet/trial_queue.h"
+#include "runtime/measure/measurer.h"
+#include "runtime/store/database.h"
+#include "sampler/search/measure_trial.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+
+struct FleetTask {
+  std::string workload, target_text;
+  bool is_cold = false;
+  u64 seed = 0;
+  OwnedProgram program;  // unscheduled
+  Target target;
+  std::string host, machine;  // what times are taken on, Record::host and machine_of it
+  Measurer* measurer = nullptr;
+  int worker_task = -1;
+  double bytes = 0, least_flops = 0;
+  Kernel incumbent;  // best kernel so far, which is not the untuned program; empty code = none
+  double incumbent_seconds = std::numeric_limits<double>::infinity();
+  double best = std::numeric_limits<double>::infinity();  // seconds of the best trial so far
+  i64 last_record = 0;                                    // the latest record of the database that was read
+  i64 last_own = 0;                                       // the latest one that this machine wrote
+  std::map<Hash128, i64> programs, objects;               // that were measured on such a machine, and the record of it
+
+  bool is_of(const QueuedTrial& trial) const {
+    return workload == trial.workload && target_text == trial.target && is_cold == trial.is_cold && seed == trial.seed;
+  }
+};
+
+// Why a trial cannot be measured here: a fault of the queue.
+struct TrialFault {
+  std::string_view kind;  // "" = none
+  std::string message;
+};
+
+// The task of a trial before it is open in a worker: its workload is read and checked. Null, and the fault.
+std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
+                                     TrialFault& fault);
+
+// Reads what others have stored of the task since the last time, where this role may. A better kernel than the
+// incumbent becomes the incumbent.
+DatabaseStatus read_new_records(FleetTask& task, Database& database);
+
+// A trial that was replayed, and compiled unless there is a fault.
+struct BuiltFleetTrial {
+  TrialFault fault;
+  BuiltKernel built;
+  Hash128 object = {};
+};
+// Replays the trace, checks that it gives the program that the tuner expects, and compiles it.
+BuiltFleetTrial build_fleet_trial(const FleetTask& task, const QueuedTrial& trial, LlvmCompiler& compiler);
+
+}  // namespace tw

@@ -1,0 +1,60 @@
+#include "sampler/fleet/machine_targets.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dsl/base/text.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+namespace {
+
+// The levels of the x86-64 psABI, and the width of their vectors.
+struct Level {
+  std::string_view cpu;
+  int vector_bits;
+};
+constexpr std::array<Level, 4> kLevels = {
+    {{"x86-64", 128}, {"x86-64-v2", 128}, {"x86-64-v3", 256}, {"x86-64-v4", 512}}};
+
+bool runs_code_for(const Target& host, const Target& target) {
+  if (target.cpu == host.cpu) return true;
+  bool is_x86 = host.triple.empty() || host.triple.starts_with("x86_64");
+  return is_x86 && std::ranges::any_of(kLevels, [&](const Level& level) {
+           return level.cpu == target.cpu && level.vector_bits <= host.vector_bits;
+         });
+}
+
+// Features that are taken away from a processor are no matter.
+bool asks_for_more(const std::string& features, const std::string& of_host) {
+  return features != of_host && features.find('+') != std::string::npos;
+}
+
+}  // namespace
+
+std::string why_not_this_processor(const Target& target) {
+  const Target& host = host_target();
+  if (!target.triple.empty() && target.triple != host.triple)
+    return cat("code for ", target.triple, " does not run here");
+  if (!runs_code_for(host, target)) return cat("code for ", target.cpu, " may not run on ", host.cpu);
+  if (asks_for_more(target.features, host.features)) return cat("the processor may not have ", target.features);
+  if (target.threads > usable_threads())
+    return cat("kernels with ", target.threads, " threads do not fit: this process may use ", usable_threads());
+  return "";
+}
+
+const std::optional<MeasuredTarget>& MachineTargets::of(const std::string& text) {
+  auto [at, is_new] = known_.try_emplace(text);
+  if (!is_new || text.size() > kLongestTarget) return at->second;
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  std::optional<Target> target = parse_target(text, 0, diagnostics);
+  // Records are kept under the canonical text.
+  if (!target || to_string(*target) != text) return at->second;
+  if (!(is_device(*target) ? why_no_device_(*target) : why_not_this_processor(*target)).empty()) return at->second;
+  std::string host = measuring_host(*target, worker_options(*target).device);
+  at->second = MeasuredTarget{text, host, machine_of(host)};
+  return at->second;
+}
+
+}  // namespace tw

@@ -1,0 +1,307 @@
+#include "sampler/fleet/measuring_machine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "dsl/base/text.h"
+#include "runtime/measure/machine_memory.h"
+#include "sampler/search/other_cores.h"
+
+namespace tw {
+namespace {
+
+constexpr int kLeased = 4;                        // trials of one lease: one is compiled while another is measured
+constexpr std::chrono::milliseconds kPoll(1000);  // notifications wake a wait; where one is lost, it ends after so long
+constexpr double kOpenBytes = 2.0 * (1 << 30);    // of the tasks that are open at once; one alone may have more
+
+bool is_same_task(const QueuedTrial& a, const QueuedTrial& b) {
+  return a.workload == b.workload && a.target == b.target && a.is_cold == b.is_cold && a.seed == b.seed;
+}
+
+}  // namespace
+
+MeasuringMachine::MeasuringMachine(MachineOptions options, Waiting waiting)
+    : options_(std::move(options)), waiting_(std::move(waiting)), targets_(options_.why_no_device) {}
+
+bool MeasuringMachine::fail(const std::string& why) {
+  if (report_.error.empty()) report_.error = why;
+  return false;
+}
+
+MachineReport MeasuringMachine::run() {
+  if (!open()) return report_;
+  while (!waiting_.must_stop() && report_.error.empty()) {
+    std::optional<std::vector<LeasedTrial>> trials = lease();
+    if (!trials) break;
+    if (trials->empty())
+      queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
+    else if (!measure_all(*trials))
+      break;
+  }
+  if (!queue_->error().empty()) fail(queue_->error());
+  heartbeat_.reset();
+  Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
+  auto back = queue_->call<i64>(no_longer, [&](TrialQueue& queue) { return queue.give_back(id_); });
+  report_.given_back += back.value_or(0);
+  queue_->call<Done>(no_longer, [&](TrialQueue& queue) { return queue.leave(id_); });
+  return report_;
+}
+
+// ---- the database
+
+bool MeasuringMachine::open() {
+  auto queue = TrialQueue::open(options_.address);
+  if (!queue) return fail(queue.error());
+  queue_.emplace(std::move(*queue));
+  if (DatabaseStatus opened = reopen_database(); !opened) return fail(opened.error());
+  if (!announce()) return false;
+  heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) {
+    DatabaseResult<bool> known = beats.beat_machine(id_);
+    if (known && !*known) is_unknown_ = true;
+    return known;
+  });
+  return true;
+}
+
+bool MeasuringMachine::announce() {
+  auto id = queue_->call<i64>(waiting_, [&](TrialQueue& queue) { return queue.add_machine(options_.announced); });
+  if (!id) return fail(queue_->error());
+  id_ = *id;
+  is_unknown_ = false;
+  return true;
+}
+
+DatabaseStatus MeasuringMachine::reopen_database() {
+  auto database = Database::open(options_.address, DatabaseMode::Write);
+  if (!database) return database.failure();
+  database_.emplace(std::move(*database));
+  reconnections_ = queue_->reconnections();
+  return Done{};
+}
+
+std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
+  using Trials = std::vector<LeasedTrial>;
+  if (is_unknown_ && !announce()) return std::nullopt;
+  return queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
+    if (reconnections_ != queue_->reconnections()) {
+      // What was leased when the connection was lost may not be known here.
+      if (auto back = queue.give_back(id_); !back) return back.failure();
+      if (auto opened = reopen_database(); !opened) return opened.failure();
+    }
+    auto wanted = queue.wanted_targets();
+    if (!wanted) return wanted.failure();
+    std::vector<MeasuredTarget> own;
+    for (const std::string& target : *wanted) {
+      if (const auto& measured = targets_.of(target)) own.push_back(*measured);
+    }
+    if (own.empty()) return Trials();
+    if (auto offered = queue.offer(own); !offered) return offered.failure();
+    return queue.lease(id_, own, kLeased);
+  });
+}
+
+// ---- trials
+
+bool MeasuringMachine::measure_all(const std::vector<LeasedTrial>& trials) {
+  std::span<const LeasedTrial> left = trials;
+  while (!left.empty()) {
+    std::size_t count = 1;
+    while (count < left.size() && is_same_task(left[count].trial, left[0].trial)) ++count;
+    if (!measure_group(left.first(count))) return false;
+    left = left.subspan(count);
+  }
+  return true;
+}
+
+// Trials of one task. False: the machine ends, or what is left goes back.
+bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
+  TrialFault fault;
+  FleetTask* task = open_task(trials[0].trial, fault);
+  if (!task && fault.kind.empty()) return false;
+  if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
+  if (DatabaseStatus read = read_new_records(*task, *database_); !read) {
+    constexpr int kMostFailures = 5;
+    reconnections_ = -1;
+    return ++failures_ < kMostFailures || fail(read.error());
+  }
+  failures_ = 0;
+  std::unique_ptr<Builds> builds = begin_builds(*task, trials);
+  // Kernels with several threads take the cores that compiling needs.
+  if (task->target.threads > 1 || task->target.kind == TargetKind::OpenCl) builds->finish(waiting_.must_stop);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i))) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const FleetTask& task,
+                                                                         std::span<const LeasedTrial> trials) const {
+  auto compiler = std::make_shared<std::optional<LlvmCompiler>>();
+  std::vector<bool> is_known;
+  for (const LeasedTrial& leased : trials) {
+    std::optional<Hash128> program = parse_hash(leased.trial.program);
+    is_known.push_back(program && task.programs.count(*program));
+  }
+  auto build = [&task, trials, is_known, compiler](std::size_t i, int) -> BuiltFleetTrial {
+    if (is_known[i]) return {};
+    if (!*compiler) {
+      Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(task.target));
+      if (!made) return {.fault = {fault::kRefused, to_string(made.rejected())}};
+      compiler->emplace(std::move(*made));
+    }
+    return build_fleet_trial(task, trials[i].trial, **compiler);
+  };
+  // The thread that compiles leaves the measuring core alone.
+  OtherCores affinity(usable_threads() > 1);
+  return std::make_unique<Builds>(trials.size(), /*threads=*/1, std::move(build));
+}
+
+// False: the machine ends, or what is left goes back.
+bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made) {
+  const QueuedTrial& trial = leased.trial;
+  std::optional<Hash128> program = parse_hash(trial.program);
+  if (!program) return end_with_fault(leased, {fault::kRefused, "the program's hash is none"});
+  if (auto known = task.programs.find(*program); known != task.programs.end()) {
+    auto finished = queue_->call<Finished>(
+        waiting_, [&](TrialQueue& queue) { return queue.finish_known(id_, leased, known->second); });
+    return count(finished, &MachineCounts::good);
+  }
+  if (!made.fault.kind.empty()) return end_with_fault(leased, made.fault);
+  Record record{.workload = trial.workload, .target = trial.target, .seed = trial.seed};
+  record.generation = trial.generation, record.task = trial.task, record.program = trial.program;
+  record.version = TW_VERSION, record.host = task.host, record.trace = trial.trace;
+  if (!made.built.kernel) {
+    set_result(record, {.status = MeasureStatus::BuildError, .message = made.built.problem});
+    return end_with_record(leased, task, record);
+  }
+  record.object = to_hex(made.object);
+  if (auto same = task.objects.find(made.object); same != task.objects.end()) {
+    set_same_code(record, same->second);
+    return end_with_record(leased, task, record);
+  }
+  return measure_kernel(leased, task, std::move(record), std::move(*made.built.kernel), made.object);
+}
+
+bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel,
+                                      const Hash128& object) {
+  bool is_baseline = leased.trial.trace.empty();
+  MeasuredTask measured{.worker_task = task.worker_task,
+                        .program = task.program.program,
+                        .target = task.target,
+                        .timing = task.is_cold ? Timing::Cold : Timing::Warm,
+                        .incumbent = task.incumbent.code.empty() ? nullptr : &task.incumbent,
+                        .least_flops = task.least_flops,
+                        .best_seconds = task.best};
+  MeasureResult result = measure_trial(*task.measurer, measured, kernel, is_baseline, profile_);
+  if (result.was_stopped) return false;
+  if (result.status == MeasureStatus::WorkerLost && !result.was_tried)
+    return fail(cat("kernels cannot be measured any more: ", result.message));
+  set_result(record, result);
+  i64 before = task.last_own;
+  if (!end_with_record(leased, task, record)) return false;
+  if (task.last_own == before) return true;  // it was not accepted
+  if (result.status != MeasureStatus::WorkerLost) task.objects.emplace(object, task.last_own);
+  if (!record.ok()) return true;
+  // As the database keeps it: else reading it there would look like a better one.
+  double seconds = from_picoseconds(to_picoseconds(record.seconds));
+  task.best = std::min(task.best, seconds);
+  if (is_baseline || seconds >= task.incumbent_seconds) return true;
+  task.incumbent_seconds = seconds;
+  task.incumbent = std::move(kernel);
+  return true;
+}
+
+bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFault& fault) {
+  auto finished = queue_->call<Finished>(
+      waiting_, [&](TrialQueue& queue) { return queue.finish_with_fault(id_, leased, fault.kind, fault.message); });
+  return count(finished, &MachineCounts::faults);
+}
+
+bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record) {
+  auto finished =
+      queue_->call<Finished>(waiting_, [&](TrialQueue& queue) { return queue.finish(id_, leased, record); });
+  if (finished && finished->accepted == Accepted::Yes) {
+    task.last_own = finished->record;
+    if (std::optional<Hash128> program = parse_hash(record.program)) task.programs.emplace(*program, finished->record);
+  }
+  return count(finished, record.ok() || !record.is_trial() ? &MachineCounts::good : &MachineCounts::failed);
+}
+
+bool MeasuringMachine::count(const std::optional<Finished>& finished, i64 MachineCounts::* kind) {
+  if (!finished) return false;
+  MachineCounts& counts = report_.counts;
+  ++(finished->accepted == Accepted::Yes    ? counts.*kind
+     : finished->accepted == Accepted::Late ? counts.late
+                                            : counts.repeated);
+  return true;
+}
+
+// ---- tasks
+
+// Null: with a fault, or it was stopped, or nothing can be measured any more.
+FleetTask* MeasuringMachine::open_task(const QueuedTrial& trial, TrialFault& fault) {
+  auto found = std::ranges::find_if(tasks_, [&](const auto& task) { return task->is_of(trial); });
+  if (found != tasks_.end()) {
+    std::rotate(found, found + 1, tasks_.end());
+    return tasks_.back().get();
+  }
+  const std::optional<MeasuredTarget>& target = targets_.of(trial.target);
+  if (!target || !is_hash(trial.workload)) {
+    fault = {fault::kRefused, "the target or the workload's hash is none that is measured here"};
+    return nullptr;
+  }
+  std::unique_ptr<FleetTask> task = read_task(trial, *target, *database_, fault);
+  if (!task || !begin_task(*task, fault)) return nullptr;
+  tasks_.push_back(std::move(task));
+  return tasks_.back().get();
+}
+
+bool MeasuringMachine::begin_task(FleetTask& task, TrialFault& fault) {
+  task.measurer = worker_for(task.target);
+  if (!task.measurer) return false;
+  make_room(task.bytes);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
+  if (!compiler) return fault = {fault::kNoReference, to_string(compiler.rejected())}, false;
+  auto begin = [&] {
+    return begin_judged_task(*task.measurer, task.program.program, task.target, *compiler, task.seed,
+                             waiting_.must_stop, /*many_kernels=*/true);
+  };
+  TaskStart start = begin();
+  if (start.status == MeasureStatus::OutOfMemory && !tasks_.empty()) {  // the worker has less than the machine
+    while (!tasks_.empty()) close_first();
+    start = begin();
+  }
+  if (start.task < 0 && !start.was_stopped) fault = {fault::kNoReference, start.error};
+  task.worker_task = start.task;
+  return start.task >= 0;
+}
+
+Measurer* MeasuringMachine::worker_for(const Target& target) {
+  WorkerOptions wanted = worker_options(target);
+  for (const OpenWorker& open : workers_) {
+    if (open.program == wanted.program && open.device == wanted.device) return open.measurer.get();
+  }
+  WorkerStart started = options_.start_worker(target);
+  if (!started.measurer) return fail(started.error), nullptr;
+  started.measurer->stop_when(waiting_.must_stop);
+  workers_.push_back({wanted.program, wanted.device, std::move(started.measurer)});
+  return workers_.back().measurer.get();
+}
+
+// Closes tasks, the least recently used first, until another has room.
+void MeasuringMachine::make_room(double bytes) {
+  double taken = 0;
+  for (const auto& task : tasks_) taken += task->bytes;
+  double room = std::min(kOpenBytes, taken + static_cast<double>(free_memory_bytes()));
+  while (taken + bytes > room && !tasks_.empty()) {
+    taken -= tasks_[0]->bytes;
+    close_first();
+  }
+}
+
+void MeasuringMachine::close_first() {
+  tasks_[0]->measurer->end_task(tasks_[0]->worker_task);
+  tasks_.erase(tasks_.begin());
+}
+
+}  // namespace tw

@@ -1,0 +1,84 @@
+// MeasuringMachine: lends this machine to the tuners of a database. It leases trials for the targets that it measures
+// for, replays their traces, compiles, runs and times them as a tuner's own worker would, and writes the results.
+// `tracewright measure` is this.
+//
+// The machine code of nobody else runs here: what it takes from the database is text, workloads and traces.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/fleet/heartbeat.h"
+#include "runtime/fleet/lasting_queue.h"
+#include "sampler/fleet/fleet_task.h"
+#include "sampler/fleet/machine_targets.h"
+#include "sampler/search/builds_ahead.h"
+
+namespace tw {
+
+struct MachineOptions {
+  std::string address;     // of the database
+  FleetMachine announced;  // what others are shown of this machine: name, host, version, targets, memory
+  std::function<std::string(const Target&)> why_no_device;  // see MachineTargets
+  std::function<WorkerStart(const Target&)> start_worker;   // that measures for a target
+};
+
+// What a machine has done.
+struct MachineReport {
+  MachineCounts counts;  // of results that were accepted, and of those that were late or repeated
+  i64 given_back = 0;    // trials that go to others
+  std::string error;     // why it ended by itself; "" = it was stopped
+};
+
+class MeasuringMachine {
+ public:
+  MeasuringMachine(MachineOptions options, Waiting waiting);
+  // Until `waiting` says that it must stop; then the trials at hand go back.
+  MachineReport run();
+
+ private:
+  using Builds = BuildsAhead<BuiltFleetTrial>;
+  struct OpenWorker {
+    std::string program;
+    int device = -1;
+    std::unique_ptr<Measurer> measurer;
+  };
+
+  bool open();
+  bool announce();
+  DatabaseStatus reopen_database();
+  std::optional<std::vector<LeasedTrial>> lease();
+  bool measure_all(const std::vector<LeasedTrial>& trials);
+  bool measure_group(std::span<const LeasedTrial> trials);
+  std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
+  bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made);
+  bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel, const Hash128& object);
+  bool end_with_fault(const LeasedTrial& leased, const TrialFault& fault);
+  bool end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record);
+  bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind);
+  FleetTask* open_task(const QueuedTrial& trial, TrialFault& fault);
+  bool begin_task(FleetTask& task, TrialFault& fault);
+  Measurer* worker_for(const Target& target);
+  void make_room(double bytes);
+  void close_first();
+  bool fail(const std::string& why);
+
+  MachineOptions options_;
+  Waiting waiting_;
+  MachineTargets targets_;
+  MachineReport report_;
+  std::optional<LastingQueue> queue_;
+  std::optional<Database> database_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+  std::atomic<i64> id_ = 0;
+  std::atomic<bool> is_unknown_ = false;  // the database has forgotten this machine
+  int reconnections_ = 0;                 // of the queue, when the database was opened; -1 = it is to be opened again
+  int failures_ = 0;                      // of the database, one behind the other
+  std::vector<OpenWorker> workers_;
+  std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
+  TuneProfile profile_;
+};
+
+}  // namespace tw

@@ -1,0 +1,537 @@
+// The queue of trials on a real PostgreSQL server: what is leased, by whom, and what becomes of it. Time passes by
+// moving deadlines and heartbeats into the past: nothing waits.
+#include "runtime/fleet/trial_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+#include "fleet_kit.h"
+#include "runtime/fleet/lasting_queue.h"
+#include "runtime/store/database.h"
+
+namespace tw {
+namespace {
+
+const MeasuredTarget kCpu{"cpu -mcpu=znver3 -threads=1", "AMD, 2 of 2 cores, L3 32 MiB, Linux 6.1", "AMD, L3 32 MiB"};
+const MeasuredTarget kOtherCpu{kCpu.target, "Intel, 2 of 2 cores, Linux 6.1", "Intel"};
+
+std::string hash_of(int i) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%032x", i);
+  return text;
+}
+
+QueuedTrial trial(int i) {
+  return {.workload = hash_of(7),
+          .target = kCpu.target,
+          .program = hash_of(i),
+          .trace = cat("schedule { # ", i, "\n}"),
+          .task = "gemm",
+          .seed = 1,
+          .generation = 2};
+}
+
+std::vector<QueuedTrial> trials(int count) {
+  std::vector<QueuedTrial> all;
+  for (int i = 0; i < count; ++i) all.push_back(trial(i));
+  return all;
+}
+
+Record record_of(const LeasedTrial& leased) {
+  Record record{.workload = leased.trial.workload, .target = leased.trial.target, .status = "ok", .seconds = 1e-3};
+  record.program = leased.trial.program, record.task = leased.trial.task, record.trace = leased.trial.trace;
+  record.host = kCpu.host, record.version = "0";
+  return record;
+}
+
+class TrialQueueTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    TW_POSTGRES_OR_SKIP(server);
+    server_ = server;
+    name_ = make_tuning_database(*server);
+    address_ = server->address(name_);
+    auto opened = Database::open(address_, DatabaseMode::Write);
+    ASSERT_TRUE(opened) << opened.error();
+    database_.emplace(std::move(*opened));
+  }
+
+  TrialQueue queue() const {
+    auto opened = TrialQueue::open(address_);
+    EXPECT_TRUE(opened) << opened.error();
+    return std::move(*opened);
+  }
+  template <class T>
+  static T good(DatabaseResult<T> result) {
+    EXPECT_TRUE(result) << result.error();
+    return std::move(*result);
+  }
+  // A tuner that wants machines for kCpu.
+  i64 tuner(TrialQueue& queue, const MeasuredTarget& target = kCpu) const {
+    i64 id = good(queue.add_tuner("tuner"));
+    good(queue.want(id, target));
+    return id;
+  }
+  i64 machine(TrialQueue& queue, const std::string& name = "machine") const {
+    return good(queue.add_machine({.name = name, .host = kCpu.host, .version = "0", .targets = kCpu.target}));
+  }
+  std::vector<LeasedTrial> lease(TrialQueue& queue, i64 machine, int most = 100) const {
+    return good(queue.lease(machine, {kCpu}, most));
+  }
+  void sql(const std::string& text) const { server_->sql(name_, text); }
+  // All leases run out.
+  void let_leases_run_out() const {
+    sql("update tracewright_fleet.trials set deadline = deadline - interval '1 hour' where state = 'leased'");
+  }
+  std::vector<Record> records() {
+    std::vector<Record> all;
+    auto read = database_->visit({}, [&](Record& record) { all.push_back(record); });
+    EXPECT_TRUE(read) << read.error();
+    return all;
+  }
+  FleetMachine shown(TrialQueue& queue, i64 machine) const {
+    for (const FleetMachine& shown : good(queue.status()).machines) {
+      if (shown.id == machine) return shown;
+    }
+    ADD_FAILURE() << "no machine " << machine;
+    return {};
+  }
+
+  void expect_each_ended_once(const std::vector<TrialOutcome>& outcomes, const std::vector<QueuedTrial>& batch,
+                              int accepted) {
+    EXPECT_EQ(outcomes.size(), batch.size());
+    std::set<i64> named;
+    for (const TrialOutcome& outcome : outcomes) {
+      EXPECT_NE(outcome.record != 0, !outcome.fault.empty()) << outcome.trial;
+      if (outcome.record) named.insert(outcome.record);
+    }
+    std::set<std::string> programs;
+    std::size_t stored = 0;
+    for (const Record& record : records()) {
+      if (record.workload != batch[0].workload) continue;
+      ++stored;
+      EXPECT_TRUE(programs.insert(record.program).second) << "measured twice: " << record.program;
+      EXPECT_TRUE(named.count(record.id)) << "a record that no trial names";
+    }
+    EXPECT_EQ(stored, named.size());
+    EXPECT_EQ(accepted, static_cast<int>(stored));
+  }
+
+  test::PostgresServer* server_ = nullptr;
+  std::string name_, address_;
+  std::optional<Database> database_;
+};
+
+TEST_F(TrialQueueTest, CarriesTrialsAndRecords) {
+  TrialQueue tuners = queue(), machines = queue();
+  i64 tuner = this->tuner(tuners), machine = this->machine(machines);
+  QueuedTrial hostile = trial(1);
+  hostile.task = "'); drop table tracewright_fleet.trials; --", hostile.seed = ~u64{0}, hostile.is_cold = true;
+  std::vector<i64> ids = good(tuners.put(tuner, {trial(0), hostile}));
+  std::vector<LeasedTrial> leased = lease(machines, machine);
+  ASSERT_EQ(leased.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(leased[i].id, ids[i]);
+  EXPECT_EQ(leased[0].trial.trace, trial(0).trace);
+  EXPECT_EQ(leased[1].trial.task, hostile.task);
+  EXPECT_EQ(leased[1].trial.seed, hostile.seed);
+  EXPECT_TRUE(leased[1].trial.is_cold);
+  EXPECT_TRUE(good(tuners.outcomes(tuner)).empty());
+  Finished finished = good(machines.finish(machine, leased[1], record_of(leased[1])));
+  EXPECT_EQ(finished.accepted, Accepted::Yes);
+  std::vector<TrialOutcome> outcomes = good(tuners.outcomes(tuner));
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].trial, ids[1]);
+  EXPECT_EQ(outcomes[0].record, finished.record);
+  EXPECT_EQ(outcomes[0].machine, "machine");
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records()[0].id, finished.record);
+  EXPECT_EQ(records()[0].task, hostile.task);
+  FleetMachine counts = shown(machines, machine);
+  EXPECT_EQ(counts.counts.good, 1);
+  EXPECT_EQ(counts.leased, 1);
+}
+
+TEST_F(TrialQueueTest, LeasesEachTrialOnce) {
+  constexpr int kTrials = 240, kThreads = 8;
+  TrialQueue tuners = queue();
+  i64 tuner = this->tuner(tuners);
+  good(tuners.put(tuner, trials(kTrials)));
+  std::mutex mutex;
+  std::multiset<i64> taken;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      TrialQueue own = queue();
+      i64 id = machine(own, cat("machine ", thread));
+      for (int most = 1;; most = most % 3 + 1) {
+        std::vector<LeasedTrial> leased = lease(own, id, most);
+        // A row that another one is leasing at this moment is passed over.
+        if (leased.empty() && good(own.status()).tuners.at(0).queued == 0) return;
+        EXPECT_LE(leased.size(), static_cast<std::size_t>(most));
+        for (const LeasedTrial& one : leased) {
+          EXPECT_EQ(good(own.finish(id, one, record_of(one))).accepted, Accepted::Yes);
+          std::lock_guard lock(mutex);
+          taken.insert(one.id);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(taken.size(), static_cast<std::size_t>(kTrials));
+  EXPECT_EQ(std::set<i64>(taken.begin(), taken.end()).size(), taken.size()) << "a trial was leased twice";
+  EXPECT_EQ(good(tuners.outcomes(tuner)).size(), static_cast<std::size_t>(kTrials));
+  EXPECT_EQ(records().size(), static_cast<std::size_t>(kTrials));
+}
+
+TEST_F(TrialQueueTest, GoesBackOnceThenTheMachineIsLost) {
+  TrialQueue tuners = queue(), machines = queue();
+  i64 tuner = this->tuner(tuners), first = machine(machines, "first"), second = machine(machines, "second");
+  good(tuners.put(tuner, trials(1)));
+  std::vector<LeasedTrial> early = lease(machines, first);
+  ASSERT_EQ(early.size(), 1u);
+  let_leases_run_out();
+  EXPECT_TRUE(lease(machines, first).empty()) << "it is for another machine";
+  EXPECT_TRUE(good(tuners.outcomes(tuner)).empty());
+  std::vector<LeasedTrial> again = lease(machines, second);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].id, early[0].id);
+  EXPECT_NE(again[0].lease, early[0].lease);
+  EXPECT_EQ(good(machines.finish(first, early[0], record_of(early[0]))).accepted, Accepted::Late);
+  let_leases_run_out();
+  std::vector<TrialOutcome> outcomes = good(tuners.outcomes(tuner));
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].fault, fault::kMachineLost);
+  EXPECT_EQ(outcomes[0].record, 0);
+  EXPECT_TRUE(lease(machines, machine(machines, "third")).empty());
+  EXPECT_EQ(good(machines.finish(second, again[0], record_of(again[0]))).accepted, Accepted::Late);
+  EXPECT_TRUE(records().empty());
+  EXPECT_EQ(shown(machines, first).counts.lost, 1);
+  EXPECT_EQ(shown(machines, first).counts.late, 1);
+  EXPECT_EQ(shown(machines, second).counts.lost, 1);
+  EXPECT_EQ(good(tuners.status()).faults.size(), 2u) << "one of each machine";
+}
+
+TEST_F(TrialQueueTest, ComesBackToItsOnlyMachineInTheEnd) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(1)));
+  ASSERT_EQ(lease(queue, machine).size(), 1u);
+  let_leases_run_out();
+  EXPECT_TRUE(lease(queue, machine).empty());
+  sql("update tracewright_fleet.trials set lost = lost - interval '1 hour'");
+  EXPECT_EQ(lease(queue, machine).size(), 1u);
+}
+
+TEST_F(TrialQueueTest, IgnoresAResultAfterTheDeadline) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine);
+  let_leases_run_out();  // and nobody has noticed yet
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Late);
+  EXPECT_TRUE(records().empty());
+  EXPECT_EQ(shown(queue, machine).counts.late, 1);
+  i64 other = this->machine(queue, "other");
+  std::vector<LeasedTrial> again = lease(queue, other);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(good(queue.finish(other, again[0], record_of(again[0]))).accepted, Accepted::Yes);
+  EXPECT_EQ(records().size(), 1u);
+}
+
+TEST_F(TrialQueueTest, IgnoresARepeatedResult) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine);
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Yes);
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Repeated);
+  EXPECT_EQ(good(queue.finish_with_fault(machine, leased[0], fault::kRefused, "no")).accepted, Accepted::Repeated);
+  EXPECT_EQ(records().size(), 1u);
+  EXPECT_EQ(shown(queue, machine).counts.repeated, 2);
+  EXPECT_EQ(shown(queue, machine).counts.good, 1);
+  EXPECT_TRUE(good(queue.outcomes(tuner)).at(0).fault.empty());
+}
+
+TEST_F(TrialQueueTest, RefusesALeaseThatIsNotItsOwn) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue), other = this->machine(queue, "other");
+  good(queue.put(tuner, trials(2)));
+  std::vector<LeasedTrial> leased = lease(queue, machine, 1);
+  LeasedTrial guessed = leased[0];
+  ++guessed.lease;
+  EXPECT_EQ(good(queue.finish(other, guessed, record_of(guessed))).accepted, Accepted::Late);
+  LeasedTrial queued = leased[0];  // that nobody has leased
+  ++queued.id;
+  EXPECT_EQ(good(queue.finish(other, queued, record_of(queued))).accepted, Accepted::Late);
+  EXPECT_TRUE(records().empty());
+}
+
+TEST_F(TrialQueueTest, HeartbeatsProlongLeasesButNotForEver) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine);
+  sql("update tracewright_fleet.trials set deadline = clock_timestamp() + interval '1 second'");
+  EXPECT_TRUE(good(queue.beat_machine(machine)));
+  sql(cat("update tracewright_fleet.trials set deadline = deadline - interval '", kLeaseSeconds / 2, " seconds'"));
+  EXPECT_EQ(good(queue.tidy()), 0) << "the heartbeat had not prolonged it";
+  sql("update tracewright_fleet.trials set leased = leased - interval '1 day'");
+  EXPECT_TRUE(good(queue.beat_machine(machine)));
+  EXPECT_EQ(good(queue.tidy()), 1) << "a lease must not be prolonged for ever";
+  EXPECT_FALSE(good(queue.beat_machine(machine + 100))) << "a machine that is not known";
+}
+
+TEST_F(TrialQueueTest, GivesBackWithoutBlame) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(3)));
+  std::vector<LeasedTrial> leased = lease(queue, machine, 2);
+  EXPECT_EQ(good(queue.give_back(machine)), 2);
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Late);
+  EXPECT_EQ(lease(queue, machine).size(), 3u) << "the same machine may take them again";
+  EXPECT_EQ(shown(queue, machine).counts.lost, 0);
+}
+
+TEST_F(TrialQueueTest, RemovesTheTrialsOfATunerThatIsGone) {
+  TrialQueue queue = this->queue();
+  i64 gone = tuner(queue), alive = tuner(queue), machine = this->machine(queue);
+  good(queue.put(gone, trials(2)));
+  good(queue.put(alive, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine, 1);
+  sql("update tracewright_fleet.tuners set heartbeat = heartbeat - interval '1 hour'");
+  EXPECT_TRUE(good(queue.beat_tuner(alive)));
+  good(queue.tidy());
+  EXPECT_FALSE(good(queue.beat_tuner(gone)));
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Late);
+  EXPECT_EQ(lease(queue, machine).size(), 1u);
+  FleetStatus status = good(queue.status());
+  ASSERT_EQ(status.tuners.size(), 1u);
+  EXPECT_EQ(status.tuners[0].id, alive);
+}
+
+TEST_F(TrialQueueTest, AProgramIsMeasuredForOneTunerAtATime) {
+  TrialQueue queue = this->queue();
+  i64 first = tuner(queue), second = tuner(queue), machine = this->machine(queue), other = this->machine(queue);
+  good(queue.put(first, trials(1)));
+  good(queue.put(second, trials(1)));
+  std::vector<LeasedTrial> leased = lease(queue, machine, 1);
+  ASSERT_EQ(leased.size(), 1u);
+  EXPECT_TRUE(lease(queue, other).empty());
+  Finished done = good(queue.finish(machine, leased[0], record_of(leased[0])));
+  std::vector<LeasedTrial> again = lease(queue, other);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(good(queue.finish_known(other, again[0], done.record)).accepted, Accepted::Yes);
+  EXPECT_EQ(records().size(), 1u);
+  EXPECT_EQ(good(queue.outcomes(second)).at(0).record, done.record);
+}
+
+TEST_F(TrialQueueTest, AWorkerPutsNothingIn) {
+  sql("do $$ begin create role tw_worker login; exception when duplicate_object then null; end $$; "
+      "do $$ begin create role tw_tuner login; exception when duplicate_object then null; end $$");
+  auto owner = PostgresConnection::open(address_);
+  SchemaOptions roles{.tuner = "tw_tuner", .worker = "tw_worker", .reader = ""};
+  ASSERT_TRUE(make_postgres_schema(*owner, roles));
+  good(make_queue_tables(*owner, roles));
+  auto open = [&](const std::string& role) { return good(TrialQueue::open(server_->address(name_, role))); };
+  TrialQueue tuners = open("tw_tuner"), machines = open("tw_worker");
+  i64 tuner = this->tuner(tuners), machine = this->machine(machines);
+  good(tuners.put(tuner, trials(2)));
+  std::vector<LeasedTrial> leased = lease(machines, machine);
+  ASSERT_EQ(leased.size(), 2u);
+  EXPECT_EQ(good(machines.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Yes);
+  EXPECT_TRUE(good(machines.beat_machine(machine)));
+  let_leases_run_out();
+  EXPECT_EQ(good(tuners.tidy()), 1);
+  EXPECT_EQ(good(tuners.outcomes(tuner)).size(), 1u);
+  good(machines.leave(machine));
+  EXPECT_FALSE(machines.put(tuner, trials(3))) << "a worker must not make others work";
+  EXPECT_FALSE(machines.add_tuner("worker"));
+  EXPECT_FALSE(machines.remove_trials(tuner, true));
+  good(tuners.remove_tuner(tuner));
+}
+
+TEST_F(TrialQueueTest, TheFirstMachineDecidesWhoMeasures) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue, {kCpu.target, "", ""}), machine = this->machine(queue);
+  EXPECT_EQ(good(queue.wanted_targets()), std::vector<std::string>{kCpu.target});
+  EXPECT_FALSE(good(queue.found(tuner, kCpu.target)));
+  EXPECT_EQ(good(queue.status()).tuners.at(0).waiting, std::vector<std::string>{kCpu.target});
+  good(queue.offer({kCpu}));
+  good(queue.offer({kOtherCpu}));
+  std::optional<MeasuredTarget> found = good(queue.found(tuner, kCpu.target));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->host, kCpu.host);
+  good(queue.put(tuner, trials(1)));
+  EXPECT_TRUE(good(queue.lease(machine, {kOtherCpu}, 1)).empty()) << "its times are not comparable";
+  EXPECT_EQ(lease(queue, machine).size(), 1u);
+}
+
+TEST_F(TrialQueueTest, TheDatabaseRefusesHugeRows) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  QueuedTrial huge = trial(1), wrong = trial(1);
+  huge.trace.assign(kLongestTrace + 1, 'x');
+  wrong.program = "no hash";
+  EXPECT_FALSE(queue.put(tuner, {trial(0), huge}));
+  EXPECT_FALSE(queue.put(tuner, {trial(0), wrong}));
+  EXPECT_TRUE(lease(queue, machine).empty()) << "all of a batch, or nothing";
+  huge.trace.resize(kLongestTrace);
+  good(queue.put(tuner, {huge}));
+  std::vector<LeasedTrial> leased = lease(queue, machine);
+  ASSERT_EQ(leased.size(), 1u);
+  EXPECT_EQ(good(queue.finish_with_fault(machine, leased[0], fault::kRefused, std::string(100000, 'x'))).accepted,
+            Accepted::Yes);
+  EXPECT_EQ(good(queue.outcomes(tuner)).at(0).message.size(), kLongestMessage);
+}
+
+// A machine that does anything, in any order.
+class AnyMachine {
+ public:
+  AnyMachine(TrialQueue queue, i64 id, Rng rng, std::function<void()> let_time_pass)
+      : queue_(std::move(queue)), id_(id), rng_(rng), let_time_pass_(std::move(let_time_pass)) {}
+
+  // Returns how many records were accepted.
+  int step() {
+    switch (rng_.below(8)) {
+      case 0:
+        if (rng_.below(2) == 0) let_time_pass_();
+        return 0;
+      case 1:
+        EXPECT_TRUE(rng_.below(2) == 0 ? static_cast<bool>(queue_.give_back(id_))
+                                       : static_cast<bool>(queue_.beat_machine(id_)));
+        return 0;
+      case 2:
+        if (!old_.empty()) EXPECT_EQ(finish(old_.back()), 0) << "the end of a lease that has ended";
+        return 0;
+      case 3:
+      case 4:
+        lease(3);
+        return 0;
+      default:
+        return held_.empty() ? 0 : finish_last();
+    }
+  }
+  int finish_all() {
+    int accepted = 0;
+    while (!held_.empty()) accepted += finish_last();
+    return accepted;
+  }
+  void lease(int most) {
+    auto leased = queue_.lease(id_, {kCpu}, most);
+    ASSERT_TRUE(leased) << leased.error();
+    held_.insert(held_.end(), leased->begin(), leased->end());
+  }
+
+ private:
+  int finish_last() {
+    LeasedTrial last = held_.back();
+    held_.pop_back();
+    old_.push_back(last);
+    if (rng_.below(8) > 0) return finish(last);
+    EXPECT_TRUE(queue_.finish_with_fault(id_, last, fault::kProgramDiffers, ""));
+    return 0;
+  }
+  int finish(const LeasedTrial& leased) {
+    auto finished = queue_.finish(id_, leased, record_of(leased));
+    EXPECT_TRUE(finished) << finished.error();
+    return finished->accepted == Accepted::Yes;
+  }
+
+  TrialQueue queue_;
+  i64 id_;
+  Rng rng_;
+  std::function<void()> let_time_pass_;
+  std::vector<LeasedTrial> held_, old_;  // held: maybe not any more
+};
+
+// Whatever machines do, each trial ends once: with one record, or with a fault and none.
+TEST_F(TrialQueueTest, NothingIsLostOrDoneTwiceUnderRandomCalls) {
+  constexpr int kTrials = 60, kMachines = 4, kSteps = 400;
+  test::Seeds seeds = test::seeds_from_environment(3);
+  auto let_time_pass = [this] {
+    sql("update tracewright_fleet.trials set deadline = deadline - interval '1 hour', lost = lost - interval '1 hour'");
+  };
+  for (i64 seed = seeds.first; seed < seeds.end; ++seed) {
+    SCOPED_TRACE(seed);
+    TrialQueue tuners = queue();
+    i64 tuner = this->tuner(tuners);
+    std::vector<QueuedTrial> batch = trials(kTrials);
+    for (QueuedTrial& one : batch) one.workload = hash_of(100 + static_cast<int>(seed));
+    good(tuners.put(tuner, batch));
+    std::atomic<int> accepted = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kMachines; ++i) {
+      threads.emplace_back([&, i] {
+        TrialQueue own = queue();
+        i64 id = machine(own, cat("machine ", i));
+        AnyMachine any(std::move(own), id, Rng(static_cast<u64>(seed), static_cast<u64>(i)), let_time_pass);
+        for (int step = 0; step < kSteps; ++step) accepted += any.step();
+        accepted += any.finish_all();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    let_time_pass();
+    good(tuners.tidy());
+    let_time_pass();
+    TrialQueue own = queue();
+    i64 id = machine(own, "last");
+    AnyMachine last(std::move(own), id, Rng(1), let_time_pass);
+    last.lease(kTrials);
+    accepted += last.finish_all();
+    expect_each_ended_once(good(tuners.outcomes(tuner)), batch, accepted);
+    good(tuners.remove_tuner(tuner));
+  }
+}
+
+TEST_F(TrialQueueTest, TwoThatMakeTheTablesAtOnce) {
+  sql("drop schema tracewright_fleet cascade");
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) threads.emplace_back([&] { queue(); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TrialQueueServer, OutlivesTheServer) {
+  std::string why;
+  std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
+  if (!server) GTEST_SKIP() << "no PostgreSQL server: " << why;
+  std::string address = server->address(make_tuning_database(*server));
+  auto database = Database::open(address, DatabaseMode::Write);
+  ASSERT_TRUE(database) << database.error();
+  auto opened = TrialQueue::open(address);
+  ASSERT_TRUE(opened) << opened.error();
+  LastingQueue queue(std::move(*opened));
+  std::vector<std::string> said;
+  Waiting waiting{.must_stop = [] { return false; }, .say = [&](const std::string& text) { said.push_back(text); }};
+  auto call = [&]<class T>(std::type_identity<T>, auto body) {
+    std::optional<T> value = queue.call<T>(waiting, body);
+    EXPECT_TRUE(value) << queue.error();
+    return value.value_or(T());
+  };
+  i64 tuner = call(std::type_identity<i64>(), [](TrialQueue& q) { return q.add_tuner("tuner"); });
+  call(std::type_identity<Done>(), [&](TrialQueue& q) { return q.want(tuner, kCpu); });
+  i64 machine = call(std::type_identity<i64>(), [](TrialQueue& q) { return q.add_machine({.name = "machine"}); });
+  call(std::type_identity<std::vector<i64>>(), [&](TrialQueue& q) { return q.put(tuner, trials(2)); });
+  auto lease = [&](TrialQueue& q) { return q.lease(machine, {kCpu}, 1); };
+  std::vector<LeasedTrial> leased = call(std::type_identity<std::vector<LeasedTrial>>(), lease);
+  ASSERT_EQ(leased.size(), 1u);
+  server->kill_all();
+  ASSERT_TRUE(server->start_again());
+  Finished done = call(std::type_identity<Finished>(),
+                       [&](TrialQueue& q) { return q.finish(machine, leased[0], record_of(leased[0])); });
+  EXPECT_EQ(done.accepted, Accepted::Yes) << "the lease outlives the server";
+  EXPECT_EQ(said.size(), 2u) << "away, and there again";
+  // A batch whose acknowledgement was lost is put in again.
+  call(std::type_identity<std::vector<i64>>(), [&](TrialQueue& q) { return q.put(tuner, trials(2)); });
+  EXPECT_EQ(call(std::type_identity<std::vector<LeasedTrial>>(), lease).size(), 1u);
+  EXPECT_EQ(call(std::type_identity<std::vector<LeasedTrial>>(), lease).size(), 0u);
+}
+
+}  // namespace
+}  // namespace tw
