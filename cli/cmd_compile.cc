@@ -225,6 +225,8 @@ int run_compile(int count, char** words) {
   app.add_option("--database", options.choices.database, "take the fastest kernels from there, where it has some");
   app.add_option("--name", options.choices.name,
                  "of the library and prefix of its symbols; default: the name of the file");
+  app.add_option("--precision", options.choices.precision,
+                 "of weights and of values between kernels: f32, bf16 or f16; kernels compute in f32");
   app.add_option("--rewrites", options.choices.rewrites,
                  "a file of rewritings of graphs (docs/models.md), tried before the built-in ones");
   app.add_option("--seed", options.choices.seed, "of the search, and of the data of --check");

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/known_names.h"
 #include "cli/library_name.h"
 #include "cli/model_shapes.h"
 #include "cli/open_graph.h"
@@ -55,9 +56,11 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   }
   std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
   if (!rewrites) return std::nullopt;
+  std::optional<DType> precision = parse_precision(choices.precision);
+  if (!precision) return std::nullopt;
   TaskNames names;
   for (graph::Graph& from : imported) {
-    graph::Graph graph = graph::simplified(from, rewrites->modules());
+    graph::Graph graph = graph::simplified(from, rewrites->modules(), *precision);
     constants.share(graph);
     ModelTasks tasks = model_tasks(graph, *target, names);
     models.push_back({std::move(from), std::move(graph), *target, std::move(tasks)});
@@ -66,6 +69,11 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
 }
 
 }  // namespace
+
+std::optional<DType> parse_precision(const std::string& text) {
+  if (!are_known("--precision", "type", {text}, {"f32", "bf16", "f16"})) return std::nullopt;
+  return parse_dtype(text);
+}
 
 int inference_threads(int said) { return said > 0 ? said : host_target().threads; }
 
