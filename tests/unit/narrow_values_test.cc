@@ -131,6 +131,17 @@ TEST(NarrowValues, WhatIndicesAreMadeOfStaysWide) {
   EXPECT_EQ(std::ranges::count(constant_types(made, 2), DType::BF16), 3) << "the table, too";
 }
 
+// As of words and of places in a text, which are added. Smaller ones are computed when the graph is built.
+TEST(NarrowValues, TablesOfRowsAreNarrow) {
+  Builder b;
+  ValueId words = b.builder.input("words", {DType::I64, {16}}), places = b.builder.input("places", {DType::I64, {16}});
+  ValueId x = b.add("gather", {{"axis", i64{0}}}, {b.random({3000, 32}), words});
+  x = b.add("add", {}, {x, b.add("gather", {{"axis", i64{0}}}, {b.random({2200, 32}), places})});
+  Graph made = narrow(b.finish(b.add("matmul", {}, {x, b.random({32, 16})})));
+  EXPECT_EQ(constant_types(made, 2), (std::vector<DType>(3, DType::BF16))) << to_string(made);
+  EXPECT_EQ(stored_types(made), (std::vector<DType>{DType::BF16, DType::F32})) << to_string(made);
+}
+
 TEST(NarrowValues, WhatTheModelMakesOfIntegersStaysWide) {
   Builder b;
   ValueId mask = b.builder.input("mask", {DType::I64, {4, 1}});
