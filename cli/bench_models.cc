@@ -18,6 +18,7 @@
 #include "runtime/console/output.h"
 #include "runtime/peers/model_peer.h"
 #include "sampler/models/bench_model.h"
+#include "sampler/models/check_model.h"
 
 namespace tw::cli {
 namespace {
@@ -127,6 +128,7 @@ int bench_one(const BenchModels& options, const OpenedModel& model, const Compil
                    .library = *library,
                    .inputs = random_inputs(library->inputs, choices.seed),
                    .against = libraries,
+                   .least_allowed = model.precision == DType::F32 ? 0 : most_relative(model.precision),
                    .peers = {.threads = choices.threads,
                              .start_timeout = limit,
                              .prepare_timeout = limit,
@@ -159,6 +161,7 @@ int bench_models(const BenchModels& options) {
   for (const std::string& file : options.files) {
     choices.push_back({.file = file,
                        .database = options.database,
+                       .precision = options.precision,
                        .shapes = shapes_of(options, file),
                        .rewrites = options.rewrites,
                        .threads = threads});

@@ -7,7 +7,7 @@ namespace tw::cli {
 
 struct BenchModels {
   std::vector<std::string> files, shapes, rewrites;
-  std::string against, database;
+  std::string against, database, precision;
   int threads = 0;      // 0 = all that this process may use
   double seconds = 30;  // of the rounds of one model
   double limit = 600;   // seconds that a library may take to start, and to load a model

@@ -200,8 +200,9 @@ int bench_list(const Options& options, const std::string& file) {
 bool is_good_list(const Options& options) {
   const BenchModels& models = options.models;
   if (models.files.size() > 1) return say("bench takes one task list, or ONNX models"), false;
-  if (!models.shapes.empty() || !models.rewrites.empty() || models.threads > 0)
-    return say("--shape, --rewrites and --threads are for ONNX models; a task list says these itself"), false;
+  if (!models.shapes.empty() || !models.rewrites.empty() || !models.precision.empty() || models.threads > 0)
+    return say("--shape, --rewrites, --precision and --threads are for ONNX models; a task list says these itself"),
+           false;
   return true;
 }
 
@@ -232,6 +233,7 @@ int run_bench(int count, char** words) {
       .range(0, 1024);
   app.add_option("--shape", models.shapes, "of models: NAME=EXTENT,...: the shape of an input that a file leaves open");
   app.add_option("--rewrites", models.rewrites, "of models: a file of rewritings of graphs (docs/models.md)");
+  app.add_option("--precision", models.precision, "of models: bf16 or f16, as for `compile`");
   app.add_option("--seconds", models.seconds, "of models: how long each is measured; five rounds at least").positive();
   app.add_option("--limit", models.limit, "of models: seconds that a library may take to start, and to load one")
       .positive();

@@ -7,18 +7,14 @@
 #include <cstdio>
 
 #include "cli/arguments.h"
+#include "cli/check_compiled.h"
 #include "cli/commands.h"
 #include "cli/compile_to.h"
-#include "cli/devices.h"
 #include "cli/interrupt.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_entries.h"
-#include "runtime/export/model_functions.h"
-#include "runtime/export/model_library.h"
-#include "sampler/models/check_model.h"
-#include "sampler/models/cuda_kernels.h"
 
 namespace tw::cli {
 namespace {
@@ -26,6 +22,7 @@ namespace {
 struct Options {
   CompileChoices choices;
   std::string output, emit;
+  std::vector<std::string> inputs;
   bool check = false, json = false;
 };
 
@@ -39,95 +36,6 @@ std::string description(const graph::Graph& graph, const ModelTasks& tasks) {
     out += cat("kernel ", g, ": ", tasks.tasks[tasks.task_of[g]].name, " = ", join(names, ", "), "\n");
   }
   return out;
-}
-
-// Compares an entry of the library with the model as it was imported. `where`: words in front of outputs' names.
-int check_entry(const Options& options, const graph::Graph& imported, const ModelLibrary& library,
-                const std::string& where, boost::json::array& outputs) {
-  std::string error;
-  std::vector<HostArray> inputs = random_inputs(imported, options.choices.seed);
-  std::optional<std::vector<HostArray>> expected = reference_outputs(imported, inputs, error);
-  if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
-  ModelRun run = run_model(library, inputs, options.choices.threads);
-  bool is_there = !run.error.starts_with(why_not_created(kModelNoDevice));
-  if (!run.error.empty()) return say(run.error), is_there ? WrongResults : Environment;
-  bool is_wrong = false, is_void = false;
-  for (std::size_t i = 0; i < expected->size(); ++i) {
-    ModelDifference found = difference((*expected)[i], run.outputs[i]);
-    bool is_bad = found.is_wrong(most_relative((*expected)[i].dtype));
-    is_wrong |= is_bad;
-    std::string name = where + imported.output_names[i];
-    is_void |= found.compared == 0 && (*expected)[i].elements() > 0;
-    i64 void_elements = (*expected)[i].elements() - found.compared;
-    if (void_elements > 0)
-      say(cat(name, ": of random inputs the model makes ", void_elements, " elements that are no finite numbers"));
-    outputs.push_back({{"name", imported.output_names[i]},
-                       {"entry", library.entry},
-                       {"largest_error", found.largest},
-                       {"relative_error", found.relative},
-                       {"cosine", found.cosine},
-                       {"wrong", is_bad}});
-    if (!options.json)
-      fmt::print("checked {}: largest error {:.2g}, relative {:.2g}, cosine {:.9f}{}\n", name, found.largest,
-                 found.relative, found.cosine, is_bad ? ": WRONG" : "");
-  }
-  if (is_void && !is_wrong) return say("the model cannot be checked on random inputs"), TargetMissed;
-  return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
-}
-
-// All entries; the exit code of the worst one.
-int check(const Options& options, const std::vector<OpenedModel>& models, const std::vector<std::string>& labels,
-          boost::json::object& report) {
-  std::string error;
-  std::optional<std::vector<ModelLibrary>> entries = open_entries(options.output, error);
-  if (!entries) return say(error), Environment;
-  boost::json::array outputs;
-  int code = Ok;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    std::string where = labels[i].empty() ? "" : labels[i] + ": ";
-    int own = check_entry(options, models[i].imported, (*entries)[i], where, outputs);
-    if (code == Ok || own == WrongResults) code = own;
-  }
-  report["check"] = std::move(outputs);
-  return code;
-}
-
-// Runs each kernel of a model for `cuda` in the emulator, whether there is a GPU or not.
-int check_by_emulation(const Options& options, const OpenedModel& model, const ExportPlan& plan,
-                       boost::json::object& report) {
-  std::vector<EmulationVerdict> verdicts =
-      emulate_kernels(plan, model.tasks, host_target().threads, [] { return stop_wanted.load(); });
-  if (stop_wanted) return Interrupted;
-  boost::json::array kernels;
-  std::size_t right = 0, wrong = 0;
-  for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    const EmulationVerdict& verdict = verdicts[i];
-    bool is_right = verdict.kind == EmulationVerdict::Right, is_wrong = verdict.kind == EmulationVerdict::Wrong;
-    right += is_right, wrong += is_wrong;
-    kernels.push_back({{"name", plan.tasks[i].name},
-                       {"emulation", is_right   ? "right"
-                                     : is_wrong ? "wrong"
-                                                : "not checked"},
-                       {"message", verdict.message}});
-    if (!is_right)
-      say(cat(plan.tasks[i].name,
-              is_wrong ? ": WRONG in the emulator: " : ": not checked in the emulator: ", verdict.message));
-  }
-  if (!options.json) fmt::print("checked {} of {} kernels in the emulator\n", right, verdicts.size());
-  report["emulation"] = std::move(kernels);
-  return wrong > 0 ? WrongResults : Ok;
-}
-
-// What the target can be checked by: the emulator, the library itself where its device is there.
-int check_made(const Options& options, const std::vector<OpenedModel>& models, const std::vector<std::string>& labels,
-               const ExportPlan& plan, boost::json::object& report) {
-  const OpenedModel& first = models.front();
-  if (first.target.kind == TargetKind::Cuda) {
-    if (int code = check_by_emulation(options, first, plan, report); code != Ok) return code;
-    if (std::string missing = why_no_device(first.target); !missing.empty())
-      return say(cat("the library as a whole is not checked: ", missing)), Ok;
-  }
-  return check(options, models, labels, report);
 }
 
 boost::json::array described(const ModelPlan& plan, const std::vector<std::string>& labels) {
@@ -169,6 +77,23 @@ void print_library(const Options& options, const ExportPlan& plan, const std::ve
     fmt::print("  entry {}, {}: {} steps, {}\n", i, labels[i], entries[i]->steps.size(), memory(*entries[i]));
 }
 
+// nullopt after a message. What is wrong with the data is said before anything is compiled.
+std::optional<CheckChoices> choices_of_check(const Options& options, const std::vector<OpenedModel>& models) {
+  CheckChoices out{.folder = options.output,
+                   .threads = options.choices.threads,
+                   .seed = options.choices.seed,
+                   .is_json = options.json};
+  if (options.inputs.empty()) return out;
+  if (!options.check) return say("--input is for --check"), std::nullopt;
+  if (models.size() > 1)
+    return say("--input is for a library of one entry; others are checked on random inputs"), std::nullopt;
+  Tensors inputs = tensors_of(models[0].imported, models[0].imported.inputs);
+  std::optional<std::vector<InputFile>> files = read_input_files(options.inputs, inputs);
+  if (!files || !fill_inputs(inputs, *files, options.choices.seed)) return std::nullopt;
+  out.inputs = std::move(*files);
+  return out;
+}
+
 int compile_file(const Options& options) {
   double begin = seconds_now();
   std::optional<std::vector<OpenedModel>> models = open_entries_to_compile(options.choices);
@@ -176,6 +101,8 @@ int compile_file(const Options& options) {
   if (options.emit == "graph") return print_entries(*models), Ok;
   if (!options.emit.empty()) return say("--emit: only `graph` is known"), Usage;
   if (options.output.empty()) return say("--output: the folder to write to is missing"), Usage;
+  std::optional<CheckChoices> checks = choices_of_check(options, *models);
+  if (!checks) return Usage;
   CompiledFolder made;
   if (int code = compile_to(*models, options.choices, options.output, made); code != Ok) return code;
   const ModelPlan& plan = *made.plan.model;
@@ -188,6 +115,7 @@ int compile_file(const Options& options) {
                              {"memory_bytes", plan.memory_bytes},
                              {"least_memory_bytes", plan.least_memory_bytes},
                              {"weight_bytes", plan.weights.size()},
+                             {"precision", name_of(models->front().precision)},
                              {"entries", described(plan, labels)},
                              {"seconds", seconds}};
   if (!options.choices.database.empty())
@@ -197,7 +125,7 @@ int compile_file(const Options& options) {
   if (!options.json) print_library(options, made.plan, labels, seconds);
   if (options.check && !made.has_library) say("without a library nothing is checked");
   int code = !made.has_library ? Environment
-             : options.check   ? check_made(options, *models, labels, made.plan, report)
+             : options.check   ? check_compiled(*checks, *models, labels, made.plan, report)
                                : Ok;
   if (options.json) print_json(report);
   return code;
@@ -225,11 +153,15 @@ int run_compile(int count, char** words) {
   app.add_option("--database", options.choices.database, "take the fastest kernels from there, where it has some");
   app.add_option("--name", options.choices.name,
                  "of the library and prefix of its symbols; default: the name of the file");
+  app.add_option("--precision", options.choices.precision,
+                 "of weights and of values between kernels: bf16 or f16, where kernels compute in f32; default: f32");
   app.add_option("--rewrites", options.choices.rewrites,
                  "a file of rewritings of graphs (docs/models.md), tried before the built-in ones");
   app.add_option("--seed", options.choices.seed, "of the search, and of the data of --check");
   app.add_option("--emit", options.emit, "graph: print the graph and its kernels instead");
   app.add_flag("--check", options.check, "compare the library with the model as it was imported, on random inputs");
+  app.add_option("--input", options.inputs,
+                 "NAME=FILE.npy, or FILE.npy for the first one: what --check runs on instead");
   app.add_flag("--json", options.json, "print one JSON object");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   options.choices.threads = inference_threads(options.choices.threads);

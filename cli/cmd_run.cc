@@ -12,6 +12,7 @@
 #include "cli/choose_entry.h"
 #include "cli/commands.h"
 #include "cli/compile_to.h"
+#include "cli/input_files.h"
 #include "cli/interrupt.h"
 #include "cli/model_shapes.h"
 #include "cli/open_graph.h"
@@ -30,69 +31,6 @@ struct Options {
   double seconds = 0;
   bool profile = false, json = false;
 };
-using Tensors = std::vector<KernelArgument>;
-
-// "x=x.npy" or, for the first one, "x.npy".
-std::pair<std::string, std::string> named_file(const std::string& text, const Tensors& tensors) {
-  std::size_t equals = text.find('=');
-  if (equals == std::string::npos) return {tensors.empty() ? "" : tensors[0].name, text};
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-const KernelArgument* find(const Tensors& tensors, const std::string& name, const char* flag) {
-  auto at = std::ranges::find(tensors, name, &KernelArgument::name);
-  if (at != tensors.end()) return &*at;
-  if (tensors.empty()) return say(cat(flag, ": the model has none")), nullptr;
-  std::vector<std::string> names;
-  for (const KernelArgument& tensor : tensors) names.push_back(tensor.name);
-  say(cat(flag, ": the model has no `", name, "`; there are ", join(names, ", ")));
-  return nullptr;
-}
-
-// A file of --input.
-struct InputFile {
-  std::size_t input;
-  std::string path;
-  HostArray array;
-};
-
-// nullopt after a message.
-std::optional<std::vector<InputFile>> read_files(const Options& options, const Tensors& inputs) {
-  std::vector<InputFile> files;
-  for (const std::string& text : options.inputs) {
-    auto [name, path] = named_file(text, inputs);
-    const KernelArgument* input = find(inputs, name, "--input");
-    if (!input) return std::nullopt;
-    auto index = static_cast<std::size_t>(input - inputs.data());
-    if (std::ranges::count(files, index, &InputFile::input) > 0)
-      return say(cat("--input: `", name, "` has two files; say one")), std::nullopt;
-    std::string error;
-    std::optional<HostArray> array = read_npy(path, error);
-    if (!array) return say(error), std::nullopt;
-    files.push_back({index, path, std::move(*array)});
-  }
-  return files;
-}
-
-// Inputs that no file is given for are random. nullopt after a message.
-std::optional<std::vector<HostArray>> fill_inputs(const Options& options, const Tensors& inputs,
-                                                  std::vector<InputFile> files) {
-  std::vector<HostArray> arrays = random_inputs(inputs, options.choices.seed);
-  std::vector<bool> is_given(inputs.size());
-  for (auto& [index, path, array] : files) {
-    const KernelArgument& input = inputs[index];
-    if (array.dtype != input.dtype || array.shape != input.shape)
-      return say(cat(path, " holds ", name_of(array.dtype), "[", join(array.shape, ", "), "], but `", input.name,
-                     "` is ", name_of(input.dtype), "[", join(input.shape, ", "), "]")),
-             std::nullopt;
-    arrays[index] = std::move(array);
-    is_given[index] = true;
-  }
-  for (std::size_t i = 0; i < inputs.size() && !options.outputs.empty(); ++i) {
-    if (!is_given[i]) say(cat(inputs[i].name, ": no --input, so it has random numbers"));
-  }
-  return arrays;
-}
 
 // A file to write, and which output goes there.
 struct OutputFile {
@@ -105,7 +43,7 @@ std::optional<std::vector<OutputFile>> output_files(const Options& options, cons
   std::vector<OutputFile> files;
   for (const std::string& text : options.outputs) {
     auto [name, path] = named_file(text, outputs);
-    const KernelArgument* output = find(outputs, name, "--output");
+    const KernelArgument* output = find_tensor(outputs, name, "--output");
     if (!output) return std::nullopt;
     if (!npy_bytes(HostArray::zeros(output->dtype, {0})))
       return say(cat(".npy files cannot hold ", name_of(output->dtype))), std::nullopt;
@@ -124,7 +62,12 @@ struct Data {
 // nullopt after a message.
 std::optional<Data> open_data(const Options& options, const Tensors& inputs, const Tensors& outputs,
                               std::vector<InputFile> given) {
-  std::optional<std::vector<HostArray>> arrays = fill_inputs(options, inputs, std::move(given));
+  std::vector<std::size_t> given_inputs;
+  for (const InputFile& file : given) given_inputs.push_back(file.input);
+  std::optional<std::vector<HostArray>> arrays = fill_inputs(inputs, std::move(given), options.choices.seed);
+  for (std::size_t i = 0; arrays && i < inputs.size() && !options.outputs.empty(); ++i) {
+    if (std::ranges::count(given_inputs, i) == 0) say(cat(inputs[i].name, ": no --input, so it has random numbers"));
+  }
   std::optional<std::vector<OutputFile>> files = output_files(options, outputs);
   if (!arrays || !files) return std::nullopt;
   return Data{std::move(*arrays), std::move(*files)};
@@ -203,7 +146,7 @@ std::optional<ModelLibrary> entry_for(const Options& options, const std::vector<
   std::optional<std::vector<ModelShape>> shapes = parse_shapes(options.choices.shapes);
   if (!shapes) return std::nullopt;
   for (const ModelShape& shape : *shapes) {
-    if (!find(entries[0].inputs, shape.name, "--shape")) return std::nullopt;
+    if (!find_tensor(entries[0].inputs, shape.name, "--shape")) return std::nullopt;
   }
   for (const InputFile& file : files) {
     if (entries.size() > 1) shapes->push_back({entries[0].inputs[file.input].name, file.array.shape});
@@ -213,27 +156,18 @@ std::optional<ModelLibrary> entry_for(const Options& options, const std::vector<
 
 int run_folder(Options options) {
   CompileChoices& choices = options.choices;
-  if (!choices.rewrites.empty() || !choices.database.empty() || !choices.target.empty())
-    return say("--rewrites, --target and --database are for an ONNX file, which is compiled first"), Usage;
+  if (!choices.rewrites.empty() || !choices.database.empty() || !choices.target.empty() || !choices.precision.empty())
+    return say("--rewrites, --target, --precision and --database are for an ONNX file, which is compiled first"), Usage;
   std::string error;
   std::optional<std::vector<ModelLibrary>> entries = open_entries(choices.file, error);
   if (!entries && is_renamed_model(choices.file)) return Usage;
   if (!entries) return say(error), Usage;
-  std::optional<std::vector<InputFile>> files = read_files(options, entries->front().inputs);
+  std::optional<std::vector<InputFile>> files = read_input_files(options.inputs, entries->front().inputs);
   std::optional<ModelLibrary> model = files ? entry_for(options, *entries, *files) : std::nullopt;
   if (!model) return Usage;
   if (choices.threads == 0) choices.threads = model->threads;
   std::optional<Data> data = open_data(options, model->inputs, model->outputs, std::move(*files));
   return data ? run_library(options, *model, *data) : Usage;
-}
-
-Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values) {
-  Tensors tensors;
-  for (graph::ValueId id : values) {
-    const graph::Value& value = graph.values[id];
-    tensors.push_back({.name = value.name, .dtype = value.type.dtype, .shape = value.type.shape});
-  }
-  return tensors;
 }
 
 // Compiled into a folder that is gone afterwards. What is wrong with the data is said before.
@@ -245,7 +179,7 @@ int run_onnx(Options options) {
   Tensors outputs = tensors_of(graph, graph.outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].name = graph.output_names[i];
   Tensors inputs = tensors_of(graph, graph.inputs);
-  std::optional<std::vector<InputFile>> files = read_files(options, inputs);
+  std::optional<std::vector<InputFile>> files = read_input_files(options.inputs, inputs);
   std::optional<Data> data = files ? open_data(options, inputs, outputs, std::move(*files)) : std::nullopt;
   if (!data) return Usage;
   TemporaryFolder folder("model");
@@ -282,6 +216,7 @@ int run_run(int count, char** words) {
   app.add_option("--shape", choices.shapes,
                  "NAME=EXTENT,...: the shape of an input that an ONNX file leaves open; of a folder: which entry runs");
   app.add_option("--target", choices.target, "of an ONNX file: a device instead of this processor, as for `compile`");
+  app.add_option("--precision", choices.precision, "of an ONNX file: f32, bf16 or f16, as for `compile`");
   app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
   app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");

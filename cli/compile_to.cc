@@ -1,13 +1,16 @@
 #include "cli/compile_to.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/known_names.h"
 #include "cli/library_name.h"
 #include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "cli/stored.h"
+#include "dsl/base/text.h"
 #include "graph/passes/passes.h"
 #include "graph/shared_constants.h"
 #include "runtime/console/output.h"
@@ -37,11 +40,17 @@ std::optional<Target> target_of(const CompileChoices& choices) {
   return parsed;
 }
 
+bool has_floats(const graph::Graph& graph) {
+  return std::ranges::any_of(
+      graph.nodes, [&](const graph::Node& node) { return graph.values[node.outputs[0]].type.dtype == DType::F32; });
+}
+
 // nullopt after messages.
 std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
                                                  const std::vector<std::vector<ModelShape>>& entries) {
   std::optional<Target> target = target_of(choices);
-  if (!target) return std::nullopt;
+  std::optional<DType> precision = target ? parse_precision(choices.precision) : std::nullopt;
+  if (!precision) return std::nullopt;
   if (is_device(*target) && entries.size() > 1)
     return say("--shape: a library for a device has one entry: say one shape for each input"), std::nullopt;
   std::vector<OpenedModel> models;
@@ -57,15 +66,23 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   if (!rewrites) return std::nullopt;
   TaskNames names;
   for (graph::Graph& from : imported) {
-    graph::Graph graph = graph::simplified(from, rewrites->modules());
+    if (*precision != DType::F32 && !has_floats(from))
+      return say(cat("--precision ", choices.precision, ": ", choices.file, " computes nothing in f32")), std::nullopt;
+    graph::Graph graph = graph::simplified(from, rewrites->modules(), *precision);
     constants.share(graph);
     ModelTasks tasks = model_tasks(graph, *target, names);
-    models.push_back({std::move(from), std::move(graph), *target, std::move(tasks)});
+    models.push_back({std::move(from), std::move(graph), *precision, *target, std::move(tasks)});
   }
   return models;
 }
 
 }  // namespace
+
+std::optional<DType> parse_precision(const std::string& text) {
+  if (text.empty()) return DType::F32;
+  if (!are_known("--precision", "type", {text}, {"f32", "bf16", "f16"})) return std::nullopt;
+  return parse_dtype(text);
+}
 
 int inference_threads(int said) { return said > 0 ? said : host_target().threads; }
 

@@ -13,20 +13,25 @@
 namespace tw::cli {
 
 struct CompileChoices {
-  std::string file;      // the model
-  std::string name;      // of the library; "" = that of the file
-  std::string database;  // of tuned kernels; "" = none
-  std::string target;    // "opencl", "cuda -device=h100"; "" = this processor
+  std::string file;       // the model
+  std::string name;       // of the library; "" = that of the file
+  std::string database;   // of tuned kernels; "" = none
+  std::string target;     // "opencl", "cuda -device=h100"; "" = this processor
+  std::string precision;  // of values between kernels and of weights: "bf16", "f16"; "" = as they are
   std::vector<std::string> shapes, rewrites;
   int threads = 0;  // that one inference uses: inference_threads
   u64 seed = 0;     // of the search
 };
+
+// What --precision says: bf16, f16, or f32 for values as they are. nullopt after a message.
+std::optional<DType> parse_precision(const std::string& text);
 
 // What --threads says; 0 = all that this process may use.
 int inference_threads(int said);
 
 struct OpenedModel {
   graph::Graph imported, graph;  // as the file has it; simplified
+  DType precision;               // of values between kernels
   Target target;
   ModelTasks tasks;  // of `graph`
 };

@@ -79,12 +79,13 @@ class Fusion {
 
   bool has_one_reader(ValueId value) const { return readers_[value].size() == 1 && is_output_.count(value) == 0; }
 
-  // What every reader does for itself: values that are the same along some dimensions, and constants in another order,
-  // since packing reads them in any. Of the nodes before it this is known.
+  // What every reader does for itself: values that are the same along some dimensions, f32 of numbers of 16 bits, and
+  // constants in another order, since packing reads them in any. Of the nodes before it this is known.
   bool should_be_copied(u32 n) const {
     const Node& node = graph_.nodes[n];
-    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty() || !forms_[n].is_movement)
-      return false;
+    if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty()) return false;
+    if (is_widening(graph_, node)) return true;
+    if (!forms_[n].is_movement) return false;
     if (node.op == "broadcast") return true;
     if (is_view(graph_, node)) return is_copied_value(node.inputs[0]);
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
@@ -191,7 +192,7 @@ class Fusion {
         if (made.count(input) == 0 && std::ranges::count(operands, input) == 0) operands.push_back(input);
       }
       made.insert(node.outputs.begin(), node.outputs.end());
-      if (node.op != "broadcast") names.push_back(node.op);
+      if (node.op != "broadcast" && !is_widening(graph_, node)) names.push_back(node.op);
     }
     group.outputs = graph_.nodes[group.nodes.back()].outputs;
     if (names.empty()) names.push_back("broadcast");

@@ -75,6 +75,11 @@ NodeForm form_of(const Graph& graph, const Node& node) {
   return form;
 }
 
+bool is_widening(const Graph& graph, const Node& node) {
+  return node.op == "cast" && is_half(graph.values[node.inputs[0]].type.dtype) &&
+         graph.values[node.outputs[0]].type.dtype == DType::F32;
+}
+
 bool is_view(const Graph& graph, const Node& node) {
   if (node.op == "reshape" || node.op == "copy") return true;
   if (node.op != "transpose") return false;

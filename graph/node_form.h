@@ -19,6 +19,9 @@ struct NodeForm {
 };
 NodeForm form_of(const Graph& graph, const Node& node);
 
+// Does it only give numbers of 16 bits as f32?
+bool is_widening(const Graph& graph, const Node& node);
+
 // The same elements in the same order: the result can be its operand under another name. So are transpositions that
 // move dimensions of extent 1 alone.
 bool is_view(const Graph& graph, const Node& node);

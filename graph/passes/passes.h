@@ -13,7 +13,14 @@ Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
 Graph channels_last(const Graph& graph);
 
-// All of them, in order, behind the rewritings: those of the user first, then those that are built in.
-Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites = {});
+// Values between kernels, and weights, in a narrow type, bf16 or f16. Inputs and outputs keep theirs, and kernels
+// compute in f32. What stays f32 says docs/models.md. For a simplified graph; others may come in more kernels than
+// before.
+Graph narrow_values(const Graph& graph, DType type);
+
+// All of them, in order, behind the rewritings: those of the user first, then those that are built in. With f32 for
+// `precision` all values have the types that they come with.
+Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites = {},
+                 DType precision = DType::F32);
 
 }  // namespace tw::graph

@@ -205,15 +205,16 @@ def _threads_of(manifest):
     return most
 
 
-def compile(model, *, shapes=None, threads=None, target=None, database=None, rewrites=None, output=None,
-            check=False):
+def compile(model, *, shapes=None, threads=None, target=None, database=None, rewrites=None, precision=None,
+            output=None, check=False):
     """Compiles a model: a path to an ONNX file, its bytes, or an onnx.ModelProto. Returns a Model.
 
     shapes: a dict of the shapes of inputs that the file leaves open. A list of shapes in place of one makes an entry for
     each: the i-th one of every list belongs to entry i, and a call runs the entry for the shapes of its arrays. threads:
     that one call uses; None = all that this process may use. target: a device, as "opencl" or "cuda -device=h100"; None =
     this processor. database: take the fastest kernels from there, where it has some. rewrites: files of rewritings of
-    graphs (docs/models.md), a path or a list. output: the folder to write to; None = one that is removed with the
+    graphs (docs/models.md), a path or a list. precision: "bf16" or "f16" stores weights and values between kernels so;
+    None = as they are. output: the folder to write to; None = one that is removed with the
     Model. check: compare with the model as it was imported, on random inputs.
 
     Raises Error with all that is wrong, each with the node of the model. Kernels are those that a tune would measure
@@ -227,6 +228,7 @@ def compile(model, *, shapes=None, threads=None, target=None, database=None, rew
             words += ["--threads", str(threads)] if threads else []
             words += ["--target", target] if target else []
             words += ["--database", os.fspath(database)] if database else []
+            words += ["--precision", precision] if precision else []
             words += ["--check"] if check else []
             for file in [rewrites] if isinstance(rewrites, (str, os.PathLike)) else rewrites or []:
                 words += ["--rewrites", os.fspath(file)]

@@ -89,36 +89,76 @@ int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
   return 0;
 }
 
+// The steps of a model one by one, in memory of their own.
+class StepRunner {
+ public:
+  StepRunner(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads)
+      : model_(model),
+        library_(model, inputs, threads),
+        weights_(library_.weights()),
+        memory_(model.memory_bytes),
+        scratch_(model.scratch_bytes + threads * model.scratch_worker_bytes),
+        problem_(library_.problem()) {
+    if (!problem_.empty()) return;
+    if (!weights_.data()) problem_ = "the file of weights cannot be read";
+    if (!memory_.get() || !scratch_.get()) problem_ = "there is not enough memory";
+  }
+  const std::string& problem() const { return problem_; }  // "" if nothing went wrong
+
+  void* pointer(const ModelPlace& place) const {
+    if (place.where == ModelPlace::Where::Input) return library_.in().get()[place.at];
+    if (place.where == ModelPlace::Where::Output) return library_.out().get()[place.at];
+    return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory_.get()) : weights_.data()) + place.at;
+  }
+
+  // The seconds that it took.
+  double run(std::size_t index) {
+    const ModelLibrary::Step& step = model_.steps[index];
+    auto kernel = library_.find<tw_run_function>(step.kernel + "_run");
+    if (!kernel) return problem_ = cat("the shared library lacks ", step.kernel), 0;
+    std::vector<void*> buffers;
+    for (const ModelPlace& place : step.buffers) buffers.push_back(pointer(place));
+    double begin = seconds_now();
+    if (kernel(buffers.data(), scratch_.get(), library_.parallel_for(), library_.pool()) != 0)
+      problem_ = "a kernel failed";
+    return seconds_now() - begin;
+  }
+
+ private:
+  const ModelLibrary& model_;
+  OpenLibrary library_;
+  Weights weights_;
+  AlignedBytes memory_, scratch_;
+  std::string problem_;
+};
+
 int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                   std::string& text) {
-  OpenLibrary library(model, inputs, threads);
-  if (!library.problem().empty()) return text = library.problem(), 1;
-  Weights weights(library.weights());
-  AlignedBytes memory(model.memory_bytes), scratch(model.scratch_bytes + threads * model.scratch_worker_bytes);
-  if (!weights.data()) return text = "the file of weights cannot be read", 1;
-  if (!memory.get() || !scratch.get()) return text = "there is not enough memory", 1;
-  auto pointer = [&](const ModelPlace& place) -> void* {
-    if (place.where == ModelPlace::Where::Input) return library.in().get()[place.at];
-    if (place.where == ModelPlace::Where::Output) return library.out().get()[place.at];
-    return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory.get()) : weights.data()) + place.at;
-  };
+  StepRunner steps(model, inputs, threads);
   std::vector<double> times(model.steps.size(), INFINITY);
   double end = seconds_now() + seconds;
   for (int round = 0; round < 2 || seconds_now() < end; ++round) {
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const ModelLibrary::Step& step = model.steps[i];
-      auto run = library.find<tw_run_function>(step.kernel + "_run");
-      if (!run) return text = cat("the shared library lacks ", step.kernel), 1;
-      std::vector<void*> buffers;
-      for (const ModelPlace& place : step.buffers) buffers.push_back(pointer(place));
-      double begin = seconds_now();
-      if (run(buffers.data(), scratch.get(), library.parallel_for(), library.pool()) != 0)
-        return text = "a kernel failed", 1;
-      times[i] = std::min(times[i], seconds_now() - begin);
-    }
+    for (std::size_t i = 0; i < times.size() && steps.problem().empty(); ++i)
+      times[i] = std::min(times[i], steps.run(i));
+    if (!steps.problem().empty()) return text = steps.problem(), 1;
   }
   text.assign(reinterpret_cast<const char*>(times.data()), times.size() * sizeof(double));
   return 0;
+}
+
+// In the child: what is asked for, as bytes.
+int get_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                 const std::vector<StepOutput>& wanted, std::string& text) {
+  StepRunner steps(model, inputs, threads);
+  auto next = wanted.begin();
+  for (std::size_t i = 0; i < model.steps.size() && steps.problem().empty(); ++i) {
+    steps.run(i);
+    for (; next != wanted.end() && next->step == i; ++next) {
+      const ModelPlace& place = model.steps[i].buffers[next->buffer];
+      text.append(static_cast<const char*>(steps.pointer(place)), static_cast<std::size_t>(next->tensor.bytes));
+    }
+  }
+  return steps.problem().empty() ? 0 : (text = steps.problem(), 1);
 }
 
 ModelPlace place_of(const boost::json::value& entry) {
@@ -217,6 +257,14 @@ std::optional<std::string> text_of_child(const std::function<int(std::string&)>&
   return std::move(answer.text);
 }
 
+// The tensor whose bytes stand at a place of a text; the place is then behind them.
+HostArray array_of(const KernelArgument& tensor, const std::string& text, std::size_t& at) {
+  HostArray array = HostArray::zeros(tensor.dtype, tensor.shape);
+  std::memcpy(array.bytes.data(), text.data() + at, array.bytes.size());
+  at += array.bytes.size();
+  return array;
+}
+
 }  // namespace
 
 std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error) {
@@ -256,16 +304,22 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
       text_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); }, out.error);
   if (!text) return out;
   std::size_t at = 0;
-  for (const KernelArgument& output : model.outputs) {
-    HostArray array = HostArray::zeros(output.dtype, output.shape);
-    std::memcpy(array.bytes.data(), text->data() + at, array.bytes.size());
-    at += array.bytes.size();
-    out.outputs.push_back(std::move(array));
-  }
+  for (const KernelArgument& output : model.outputs) out.outputs.push_back(array_of(output, *text, at));
   std::vector<double> times((text->size() - at) / sizeof(double));
   std::memcpy(times.data(), text->data() + at, times.size() * sizeof(double));
   out.create_seconds = times[0];
   out.seconds.assign(times.begin() + 1, times.end());
+  return out;
+}
+
+std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                                        const std::vector<StepOutput>& wanted, std::string& error) {
+  std::vector<HostArray> out;
+  std::optional<std::string> text =
+      text_of_child([&](std::string& own) { return get_in_child(model, inputs, threads, wanted, own); }, error);
+  if (!text) return out;
+  std::size_t at = 0;
+  for (const StepOutput& output : wanted) out.push_back(array_of(output.tensor, *text, at));
   return out;
 }
 

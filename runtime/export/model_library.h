@@ -44,6 +44,16 @@ struct ModelRun {
 // Calls the model once, and then again for about `seconds`. `inputs`: an array for each input, of its shape and type.
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds = 0);
 
+// A buffer that a step writes to.
+struct StepOutput {
+  std::size_t step = 0, buffer = 0;  // of its buffers
+  KernelArgument tensor;
+};
+// Not of libraries for devices. What these buffers hold directly behind their steps, which run once, in order; `wanted`
+// is in the order of the steps. On failure nothing, and why in `error`.
+std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                                        const std::vector<StepOutput>& wanted, std::string& error);
+
 // Not of libraries for devices. The shortest time of each step, in order, where all steps are run again and again for
 // about `seconds`. On failure nothing, and why in `error`.
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,

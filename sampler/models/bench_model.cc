@@ -51,7 +51,7 @@ void compare(const ModelBench& bench, const Entrant& ours, Entrant& other) {
     const KernelArgument& tensor = bench.library.outputs[i];
     ModelDifference found = difference(other.outputs[i], ours.outputs[i]);
     other.row.difference = std::max(other.row.difference, found.relative);
-    double most = most_relative(tensor.dtype);
+    double most = std::max(most_relative(tensor.dtype), bench.least_allowed);
     if (other.row.verdict == Verdict::Wrong || !found.is_wrong(most)) continue;
     other.row.verdict = Verdict::Wrong;
     std::string how = found.different > 0 ? cat("in ", found.different, " elements that must be equal")

@@ -95,7 +95,7 @@ std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
 }
 
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,
-                                                        std::string& error) {
+                                                        std::string& error, const OnMade& on_made) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   ReferenceRunner runner(std::move(*compiler));
@@ -116,7 +116,10 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
     std::optional<std::vector<HostArray>> results =
         program ? runner.run(program->program, operands, error) : std::nullopt;
     if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) made[node.outputs[i]] = std::move((*results)[i]);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      if (on_made) on_made(node.outputs[i], (*results)[i]);
+      made[node.outputs[i]] = std::move((*results)[i]);
+    }
     for (graph::ValueId input : node.inputs) {
       if (--readers[input] == 0) made[input].reset();
     }
@@ -145,6 +148,23 @@ ModelDifference difference(const HostArray& expected, const HostArray& found) {
   }
   out.relative = squares > 0 ? std::sqrt(errors / squares) : errors > 0 ? INFINITY : 0;
   out.cosine = squares > 0 && found_squares > 0 ? product / std::sqrt(squares * found_squares) : 1;
+  return out;
+}
+
+TopOne top_one(const HostArray& expected, const HostArray& found) {
+  i64 length = expected.shape.empty() ? 1 : expected.shape.back();
+  TopOne out;
+  auto place_of_largest = [&](const HostArray& array, i64 row) {
+    i64 best = row;
+    for (i64 i = row; i < row + length; ++i) {
+      if (array.get(i) > array.get(best)) best = i;
+    }
+    return best;
+  };
+  for (i64 row = 0; row < expected.elements(); row += length) {
+    ++out.rows;
+    out.same += place_of_largest(expected, row) == place_of_largest(found, row);
+  }
   return out;
 }
 

@@ -1,5 +1,6 @@
 // What a graph gives by other means than its kernels: each node's own program, computed in f64, one after the other.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,9 +12,11 @@ namespace tw {
 // Those of runtime/export/model_library.h, for the inputs of a graph.
 std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed);
 
-// The outputs of the nodes as they were imported. Each is rounded to its type. Nothing, and why in `error`.
+// Gets what a node has made of a value, and may put something else in its place.
+using OnMade = std::function<void(graph::ValueId value, HostArray& made)>;
+// The outputs of the nodes of a graph. Each is rounded to its type. Nothing, and why in `error`.
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,
-                                                        std::string& error);
+                                                        std::string& error, const OnMade& on_made = {});
 
 struct ModelDifference {
   double largest = 0;   // of |found - expected|
@@ -27,5 +30,12 @@ struct ModelDifference {
 ModelDifference difference(const HostArray& expected, const HostArray& found);
 // What counts as wrong for a type.
 double most_relative(DType type);
+
+// Rows of a tensor along its last dimension.
+struct TopOne {
+  i64 rows = 0;
+  i64 same = 0;  // whose largest element is at the same place in both, the first of equal ones
+};
+TopOne top_one(const HostArray& expected, const HostArray& found);
 
 }  // namespace tw

@@ -148,6 +148,18 @@ class Compile(Package):
         report = tw.compile(two_layers()[0], check=True).report
         self.assertEqual([each["wrong"] for each in report["check"]], [False])
 
+    def test_precision_is_of_what_kernels_hand_on(self):
+        proto, expected = two_layers()
+        model = tw.compile(proto, precision="bf16", threads=1, check=True)
+        self.assertEqual(model.report["precision"], "bf16")
+        self.assertGreater(model.report["accuracy"][0]["cosine"], 0.9999)
+        self.assertEqual([str(each) for each in model.inputs + model.outputs],
+                         ["x: float32[8, 64]", "y: float32[8, 16]"])
+        wanted = expected(rows())
+        np.testing.assert_allclose(model(rows()), wanted, atol=0.02 * np.abs(wanted).max())
+        with self.assertRaisesRegex(tw.Error, "--precision: unknown type `f8`"):
+            tw.compile(proto, precision="f8")
+
     def test_rewrites_are_read_and_proved(self):
         (self.folder / "wrong.tw").write_text("rewrite off(x: value) { relu(x) -> x }\n")
         with self.assertRaisesRegex(tw.Error, "`off` is not proved"):

@@ -200,7 +200,7 @@ TEST_F(BenchModels, BadInputIsRefused) {
   expect_refused({"same.onnx", "--shape", "z=1"}, "the model has no input `z`");
   expect_refused({"same.onnx", "--shape", "x=1,2,3"}, "input `x` has 2 dimensions");
   expect_refused({"same.onnx", "--task", "t"}, "--task is for a task list");
-  expect_refused({"list.yaml", "--threads", "2"}, "--shape, --rewrites and --threads are for ONNX models");
+  expect_refused({"list.yaml", "--threads", "2"}, "--shape, --rewrites, --precision and --threads are for ONNX models");
   expect_refused({"list.yaml", "same.onnx"}, "bench takes one task list, or ONNX models");
   expect_refused({"list.yaml", "--against", "onnxruntime"}, "unknown library `onnxruntime`");
 }

@@ -10,6 +10,7 @@
 #include "sampler/models/check_model.h"
 #include "support/graph_kit.h"
 #include "support/random_graph.h"
+#include "support/run_groups.h"
 #include "support/support.h"
 
 namespace tw::graph {
@@ -17,32 +18,7 @@ namespace {
 
 using Ints = std::vector<i64>;
 
-// Every group by the interpreter, each into the memory that it is for.
-std::vector<HostArray> run_groups(const Graph& graph, const FusedGraph& fused, const std::vector<HostArray>& inputs) {
-  std::vector<std::optional<HostArray>> memory(graph.values.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) memory[graph.inputs[i]] = inputs[i];
-  auto array_of = [&](ValueId value) {
-    ValueId root = fused.memory[value];
-    HostArray array = graph.values[root].data ? *graph.values[root].data : memory[root].value();
-    array.shape = graph.values[value].type.shape;
-    return array;
-  };
-  for (const Group& group : fused.groups) {
-    OwnedProgram owned = program_of(graph, group);
-    std::vector<HostArray> arrays;
-    for (ValueId input : group.inputs) arrays.push_back(array_of(input));
-    for (ValueId constant : group.constants) arrays.push_back(array_of(constant));
-    for (ValueId output : group.outputs)
-      arrays.push_back(HostArray::zeros(graph.values[output].type.dtype, graph.values[output].type.shape));
-    std::string error = interpret(owned.program, arrays);
-    EXPECT_EQ(error, "") << group.name;
-    for (std::size_t i = 0; i < group.outputs.size(); ++i)
-      memory[group.outputs[i]] = std::move(arrays[group.inputs.size() + group.constants.size() + i]);
-  }
-  std::vector<HostArray> out;
-  for (ValueId output : graph.outputs) out.push_back(array_of(output));
-  return out;
-}
+using test::run_groups;
 
 void expect_same(const std::vector<HostArray>& expected, const std::vector<HostArray>& found, const std::string& what) {
   ASSERT_EQ(expected.size(), found.size());

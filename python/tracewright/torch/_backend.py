@@ -8,7 +8,7 @@ import torch
 from .._command import Error
 from . import _report
 
-OPTIONS = ("threads", "database", "rewrites")
+OPTIONS = ("threads", "database", "rewrites", "precision")
 MOST_FORMS = 16  # of one graph: after that PyTorch runs other shapes, else a loop over lengths would compile for ever
 
 _numbers = itertools.count(1)
@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 def backend(graph_module, example_inputs, *, options=None, **_):
-    """The function that dynamo calls with each graph. options: `threads`, `database` and `rewrites` of tw.compile."""
+    """The function that dynamo calls with each graph. options: `threads`, `database`, `rewrites` and `precision` of tw.compile."""
     unknown = [name for name in options or {} if name not in OPTIONS]
     if unknown:
         raise Error(f"the backend has no option {', '.join(unknown)}; it has {', '.join(OPTIONS)}")

@@ -1,0 +1,215 @@
+#include "cli/check_compiled.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+
+#include "cli/commands.h"
+#include "cli/devices.h"
+#include "cli/interrupt.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "runtime/export/model_functions.h"
+#include "runtime/export/model_library.h"
+#include "sampler/models/check_model.h"
+#include "sampler/models/check_steps.h"
+#include "sampler/models/cuda_kernels.h"
+
+namespace tw::cli {
+namespace {
+
+// One entry of a library, run once, and what is found of it.
+class EntryCheck {
+ public:
+  EntryCheck(const CheckChoices& choices, const OpenedModel& model, const ExportPlan& plan, const ModelLibrary& library,
+             const std::string& label, boost::json::object& report)
+      : choices_(choices),
+        model_(model),
+        plan_(plan),
+        library_(library),
+        where_(label.empty() ? "" : label + ": "),
+        report_(report) {}
+
+  int run() {
+    std::optional<std::vector<HostArray>> inputs =
+        fill_inputs(tensors_of(model_.imported, model_.imported.inputs), choices_.inputs, choices_.seed);
+    if (!inputs) return Usage;
+    inputs_ = std::move(*inputs);
+    std::string error;
+    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.imported, inputs_, error);
+    if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
+    run_ = run_model(library_, inputs_, choices_.threads);
+    bool is_there = !run_.error.starts_with(why_not_created(kModelNoDevice));
+    if (!run_.error.empty()) return say(run_.error), is_there ? WrongResults : Environment;
+    for (std::size_t i = 0; i < expected->size(); ++i) {
+      found_.push_back(difference((*expected)[i], run_.outputs[i]));
+      is_void_ |= found_[i].compared == 0 && (*expected)[i].elements() > 0;
+      i64 void_elements = (*expected)[i].elements() - found_[i].compared;
+      if (void_elements > 0)
+        say(cat(name(i), ": of ", choices_.inputs.empty() ? "random" : "these", " inputs the model makes ",
+                void_elements, " elements that are no finite numbers"));
+    }
+    int code = model_.precision == DType::F32 ? judge_outputs(*expected, most_relative) : judge_narrow(*expected);
+    if (is_void_ && code == Ok) return say("the model cannot be checked on random inputs"), TargetMissed;
+    return code;
+  }
+
+ private:
+  std::string name(std::size_t output) const { return where_ + model_.imported.output_names[output]; }
+
+  // Compares outputs with `expected`. `most`: what may be between them, by type.
+  int judge_outputs(const std::vector<HostArray>& expected, const std::function<double(DType)>& most) {
+    bool is_wrong = false;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      bool is_bad = found_[i].is_wrong(most(expected[i].dtype));
+      is_wrong |= is_bad;
+      boost::json::object row = described(i);
+      row["wrong"] = is_bad;
+      report_["check"].as_array().push_back(std::move(row));
+      if (!choices_.is_json) fmt::print("checked {}: {}{}\n", name(i), in_words(found_[i]), is_bad ? ": WRONG" : "");
+    }
+    return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
+  }
+
+  // With narrow values: the kernels against the graph that they were made of, and the outputs against the model.
+  int judge_narrow(const std::vector<HostArray>& expected) {
+    int code = library_.device.empty() ? judge_steps() : judge_device();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (!is_float(expected[i].dtype)) continue;
+      TopOne top = top_one(expected[i], run_.outputs[i]);
+      boost::json::object row = described(i);
+      row["rows"] = top.rows;
+      row["same_largest"] = top.same;
+      report_["accuracy"].as_array().push_back(std::move(row));
+      if (!choices_.is_json)
+        fmt::print("{} against f32: {}, the largest element is the same in {} of {} row(s)\n", name(i),
+                   in_words(found_[i]), top.same, top.rows);
+      if (found_[i].different > 0)
+        say(cat(name(i), ": ", found_[i].different, " elements are finite in f32 and not in ",
+                name_of(model_.precision), ", or the other way round"));
+    }
+    return code;
+  }
+
+  int judge_steps() {
+    std::string error;
+    std::optional<StepCheck> check =
+        check_steps(model_.graph, model_.tasks, plan_, library_, inputs_, choices_.threads, run_.outputs, error);
+    if (!check) return say(cat("the kernels cannot be checked: ", error)), Environment;
+    const StepDifference* worst = nullptr;
+    std::size_t wrong = 0;
+    for (const StepDifference& step : check->steps) {
+      if (!worst || step.found.relative > worst->found.relative) worst = &step;
+      wrong += step.is_wrong;
+      if (step.is_wrong)
+        say(cat(where_, step.kernel, " computes something else than its part of the model: ", in_words(step.found),
+                " in ", step.value));
+      report_["check"].as_array().push_back({{"kernel", step.kernel},
+                                             {"name", step.value},
+                                             {"entry", library_.entry},
+                                             {"largest_error", json_number(step.found.largest)},
+                                             {"relative_error", json_number(step.found.relative)},
+                                             {"cosine", json_number(step.found.cosine)},
+                                             {"wrong", step.is_wrong}});
+    }
+    if (worst && !choices_.is_json)
+      fmt::print("checked {}{} steps, each on what those before it gave: relative error {:.2g} at most, in {}{}\n",
+                 where_, check->steps.size(), worst->found.relative, worst->kernel, wrong > 0 ? ": WRONG" : "");
+    if (!check->is_whole_same) say(cat(where_, "the library gives something else than its kernels in order"));
+    return wrong > 0 || !check->is_whole_same ? WrongResults : Ok;
+  }
+
+  // Steps on a device cannot be had one by one, so all of its roundings add up.
+  int judge_device() {
+    std::string error;
+    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.graph, inputs_, error);
+    if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
+    std::vector<ModelDifference> against_model = found_;
+    for (std::size_t i = 0; i < expected->size(); ++i) found_[i] = difference((*expected)[i], run_.outputs[i]);
+    int code = judge_outputs(
+        *expected, [&](DType type) { return std::max(most_relative(type), most_relative(model_.precision)); });
+    found_ = std::move(against_model);
+    return code;
+  }
+
+  static std::string in_words(const ModelDifference& found) {
+    return fmt::format("largest error {:.2g}, relative {:.2g}, cosine {:.9f}", found.largest, found.relative,
+                       found.cosine);
+  }
+  boost::json::object described(std::size_t output) const {
+    return {{"name", model_.imported.output_names[output]},
+            {"entry", library_.entry},
+            {"largest_error", json_number(found_[output].largest)},
+            {"relative_error", json_number(found_[output].relative)},
+            {"cosine", json_number(found_[output].cosine)}};
+  }
+
+  const CheckChoices& choices_;
+  const OpenedModel& model_;
+  const ExportPlan& plan_;
+  const ModelLibrary& library_;
+  std::string where_;  // words in front of the names of outputs
+  boost::json::object& report_;
+  std::vector<HostArray> inputs_;
+  ModelRun run_;
+  std::vector<ModelDifference> found_;  // of each output, against the model as it was imported
+  bool is_void_ = false;                // an output has no finite numbers
+};
+
+// All entries; the exit code of the worst one.
+int check_entries(const CheckChoices& choices, const std::vector<OpenedModel>& models,
+                  const std::vector<std::string>& labels, const ExportPlan& plan, boost::json::object& report) {
+  std::string error;
+  std::optional<std::vector<ModelLibrary>> entries = open_entries(choices.folder, error);
+  if (!entries) return say(error), Environment;
+  report["check"] = boost::json::array();
+  if (models[0].precision != DType::F32) report["accuracy"] = boost::json::array();
+  int code = Ok;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    int own = EntryCheck(choices, models[i], plan, (*entries)[i], labels[i], report).run();
+    if (code == Ok || own == WrongResults) code = own;
+  }
+  return code;
+}
+
+// Runs each kernel of a model for `cuda` in the emulator, whether there is a GPU or not.
+int check_by_emulation(const CheckChoices& choices, const OpenedModel& model, const ExportPlan& plan,
+                       boost::json::object& report) {
+  std::vector<EmulationVerdict> verdicts =
+      emulate_kernels(plan, model.tasks, host_target().threads, [] { return stop_wanted.load(); });
+  if (stop_wanted) return Interrupted;
+  boost::json::array kernels;
+  std::size_t right = 0, wrong = 0;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const EmulationVerdict& verdict = verdicts[i];
+    bool is_right = verdict.kind == EmulationVerdict::Right, is_wrong = verdict.kind == EmulationVerdict::Wrong;
+    right += is_right, wrong += is_wrong;
+    kernels.push_back({{"name", plan.tasks[i].name},
+                       {"emulation", is_right   ? "right"
+                                     : is_wrong ? "wrong"
+                                                : "not checked"},
+                       {"message", verdict.message}});
+    if (!is_right)
+      say(cat(plan.tasks[i].name,
+              is_wrong ? ": WRONG in the emulator: " : ": not checked in the emulator: ", verdict.message));
+  }
+  if (!choices.is_json) fmt::print("checked {} of {} kernels in the emulator\n", right, verdicts.size());
+  report["emulation"] = std::move(kernels);
+  return wrong > 0 ? WrongResults : Ok;
+}
+
+}  // namespace
+
+int check_compiled(const CheckChoices& choices, const std::vector<OpenedModel>& models,
+                   const std::vector<std::string>& labels, const ExportPlan& plan, boost::json::object& report) {
+  const OpenedModel& first = models.front();
+  if (first.target.kind == TargetKind::Cuda) {
+    if (int code = check_by_emulation(choices, first, plan, report); code != Ok) return code;
+    if (std::string missing = why_no_device(first.target); !missing.empty())
+      return say(cat("the library as a whole is not checked: ", missing)), Ok;
+  }
+  return check_entries(choices, models, labels, plan, report);
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,58 @@
+#include "sampler/models/check_steps.h"
+
+#include <map>
+
+namespace tw {
+namespace {
+
+// The buffers that the steps of an entry write, and the values that these are.
+struct Written {
+  std::vector<StepOutput> buffers;
+  std::vector<graph::ValueId> values;
+};
+Written written_by(const ModelTasks& tasks, const ExportPlan& plan, const ModelLibrary& library) {
+  Written out;
+  const ModelEntry& entry = *entries_of(*plan.model)[static_cast<std::size_t>(library.entry)];
+  for (std::size_t step = 0; step < entry.steps.size(); ++step) {
+    const std::vector<KernelArgument>& arguments = plan.tasks[entry.steps[step].task].kernel.manifest.run;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].role != ArgumentRole::Output) continue;
+      out.buffers.push_back({step, i, arguments[i]});
+      out.values.push_back(tasks.fused.groups[step].outputs[next++]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
+                                     const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
+                                     const std::vector<HostArray>& outputs, std::string& error) {
+  Written written = written_by(tasks, plan, library);
+  std::vector<HostArray> arrays = outputs_of_steps(library, inputs, threads, written.buffers, error);
+  if (!error.empty()) return std::nullopt;
+  std::map<graph::ValueId, std::size_t> buffer_of;
+  for (std::size_t i = 0; i < written.values.size(); ++i) buffer_of[written.values[i]] = i;
+  StepCheck out;
+  auto compare = [&](graph::ValueId value, HostArray& made) {
+    auto at = buffer_of.find(value);
+    if (at == buffer_of.end()) return;
+    HostArray& own = arrays[at->second];
+    ModelDifference found = difference(made, own);
+    out.steps.push_back({library.steps[written.buffers[at->second].step].kernel, graph.values[value].name, found,
+                         found.is_wrong(most_relative_of_step(made.dtype))});
+    made = std::move(own);
+  };
+  std::optional<std::vector<HostArray>> whole = reference_outputs(graph, inputs, error, compare);
+  if (!whole) return std::nullopt;
+  for (std::size_t i = 0; i < whole->size(); ++i) out.is_whole_same &= (*whole)[i].bytes == outputs[i].bytes;
+  return out;
+}
+
+double most_relative_of_step(DType type) {
+  return type == DType::BF16 ? 0x1p-10 : type == DType::F16 ? 0x1p-13 : most_relative(type);
+}
+
+}  // namespace tw
