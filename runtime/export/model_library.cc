@@ -89,6 +89,8 @@ int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
   return 0;
 }
 
+void* bytes_at(const void* pointer, i64 offset) { return static_cast<char*>(const_cast<void*>(pointer)) + offset; }
+
 int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                   std::string& text) {
   OpenLibrary library(model, inputs, threads);
@@ -98,8 +100,8 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
   if (!weights.data()) return text = "the file of weights cannot be read", 1;
   if (!memory.get() || !scratch.get()) return text = "there is not enough memory", 1;
   auto pointer = [&](const ModelPlace& place) -> void* {
-    if (place.where == ModelPlace::Where::Input) return library.in().get()[place.at];
-    if (place.where == ModelPlace::Where::Output) return library.out().get()[place.at];
+    if (place.where == ModelPlace::Where::Input) return bytes_at(library.in().get()[place.at], place.offset);
+    if (place.where == ModelPlace::Where::Output) return bytes_at(library.out().get()[place.at], place.offset);
     return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory.get()) : weights.data()) + place.at;
   };
   std::vector<double> times(model.steps.size(), INFINITY);
@@ -125,7 +127,10 @@ ModelPlace place_of(const boost::json::value& entry) {
   std::string_view name(entry.at(0).as_string());
   for (ModelPlace::Where where : {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory,
                                   ModelPlace::Where::Weights, ModelPlace::Where::Packed}) {
-    if (name == name_of(where)) return {where, entry.at(1).to_number<i64>()};
+    if (name != name_of(where)) continue;
+    ModelPlace place{where, entry.at(1).to_number<i64>()};
+    if (entry.as_array().size() > 2) place.offset = entry.at(2).to_number<i64>();
+    return place;
   }
   throw std::runtime_error("an unknown place");
 }
@@ -153,7 +158,13 @@ void check_places(const ModelLibrary& model, i64 weight_bytes) {
                 : place.where == ModelPlace::Where::Memory ? model.memory_bytes + 1
                 : place.where == ModelPlace::Where::Packed ? std::numeric_limits<i64>::max()
                                                            : weight_bytes + 1;
-      if (place.at < 0 || place.at >= end) throw std::runtime_error("a place that is nowhere");
+      bool is_inside = place.at >= 0 && place.at < end;
+      if (is_inside && place.where <= ModelPlace::Where::Output) {
+        const std::vector<KernelArgument>& tensors =
+            place.where == ModelPlace::Where::Input ? model.inputs : model.outputs;
+        is_inside = place.offset >= 0 && place.offset <= tensors[static_cast<std::size_t>(place.at)].bytes;
+      }
+      if (!is_inside) throw std::runtime_error("a place that is nowhere");
     }
   }
 }
