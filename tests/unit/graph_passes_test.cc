@@ -23,6 +23,7 @@ using Ints = std::vector<i64>;
 // Copies between a dense array and a part of another one.
 void copy_rows(HostArray& dense, HostArray& memory, const Part& part, bool is_read) {
   i64 row = dense.elements() / part.rows, bytes = bytes_of(dense.dtype);
+  ASSERT_LE(part.offset + (part.rows - 1) * part.pitch + row, memory.elements());
   for (i64 r = 0; r < part.rows; ++r) {
     u8 *own = dense.bytes.data() + r * row * bytes,
        *there = memory.bytes.data() + (part.offset + r * part.pitch) * bytes;
