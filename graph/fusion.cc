@@ -19,8 +19,10 @@ constexpr std::size_t kMostNames = 4;
 
 class Fusion {
  public:
-  explicit Fusion(const Graph& graph)
+  Fusion(const Graph& graph, InPlace in_place)
       : graph_(graph),
+        in_place_(in_place == InPlace::Yes),
+        parts_(graph),
         makers_(graph.values.size(), kNone),
         readers_(graph.values.size()),
         group_(graph.nodes.size(), kNone) {
@@ -35,9 +37,7 @@ class Fusion {
       is_constant_.push_back(
           std::ranges::all_of(graph.nodes[n].inputs, [&](ValueId input) { return is_constant(input); }));
       copied_.push_back(should_be_copied(n));
-      // What is nowhere as a whole cannot be had under another name.
-      views_.push_back(!copied_[n] && is_view(graph, graph.nodes[n]) && !is_copied_value(graph.nodes[n].inputs[0]) &&
-                       !goes_on_moving(n));
+      views_.push_back(!copied_[n] && becomes_view(n));
     }
   }
 
@@ -54,10 +54,11 @@ class Fusion {
     for (std::vector<u32>& nodes : members_) {
       if (!nodes.empty()) fused.groups.push_back(group_of(nodes));
     }
+    for (const auto& [concat, operand] : copies_) fused.groups.push_back(copy_of(concat, operand));
     auto last = [](const Group& group) { return group.nodes.back(); };
-    std::ranges::sort(fused.groups, {}, last);
+    std::ranges::stable_sort(fused.groups, {}, last);
     check_order(fused.groups);
-    for (ValueId value = 0; value < graph_.values.size(); ++value) fused.memory.push_back(memory_of(value));
+    for (ValueId value = 0; value < graph_.values.size(); ++value) fused.parts.push_back(parts_.of(value));
     return fused;
   }
 
@@ -68,7 +69,7 @@ class Fusion {
     for (const Group& group : groups) {
       for (ValueId input : group.inputs)
         TW_CHECK(made.count(memory_of(input)) > 0, "a group reads what no other one makes");
-      made.insert(group.outputs.begin(), group.outputs.end());
+      for (ValueId output : group.outputs) made.insert(memory_of(output));
     }
   }
 
@@ -105,6 +106,94 @@ class Fusion {
     u32 maker = makers_[node.inputs[0]];
     return maker != kNone && forms_[maker].is_movement && !views_[maker] && has_one_reader(node.inputs[0]) &&
            has_one_reader(node.outputs[0]);
+  }
+
+  // Is the result of a node where its operands are, so that it is no kernel?
+  bool becomes_view(u32 n) {
+    const Node& node = graph_.nodes[n];
+    // What is nowhere as a whole cannot be had under another name.
+    if (is_view(graph_, node)) {
+      return !is_copied_value(node.inputs[0]) && !goes_on_moving(n) &&
+             parts_.add(node.outputs[0], parts_.of(node.inputs[0]));
+    }
+    if (!in_place_ || elements_of(graph_.values[node.outputs[0]].type) == 0) return false;
+    return node.op == "slice" ? cuts_in_place(n) : node.op == "concat" && joins_in_place(n);
+  }
+
+  // A slice that several nodes read, of what is in memory anyway. Others do best to compute what is read alone.
+  bool cuts_in_place(u32 n) {
+    constexpr i64 kShortestRow = 64;  // bytes
+    const Node& node = graph_.nodes[n];
+    ValueId operand = node.inputs[0], result = node.outputs[0];
+    u32 maker = makers_[operand];
+    if (readers_[result].size() < 2 || is_output_.count(result) > 0 || is_copied_value(operand)) return false;
+    bool is_in_memory = !has_one_reader(operand) || maker == kNone || views_[maker] || forms_[maker].has_reduction;
+    std::optional<Part> own = is_in_memory ? part_of_slice(graph_, node) : std::nullopt;
+    const OperandType& type = graph_.values[result].type;
+    if (!own || bytes_of(type) / own->rows < kShortestRow) return false;
+    std::optional<Part> part =
+        composed(parts_.of(operand), elements_of(graph_.values[operand].type), *own, elements_of(type));
+    return part && parts_.add(result, *part);
+  }
+
+  // Operands of a concatenation are made in their places of its result. Those that are elsewhere are copied, if that is
+  // not all of them.
+  bool joins_in_place(u32 n) {
+    const Node& node = graph_.nodes[n];
+    ValueId result = node.outputs[0];
+    auto has_nothing = [&](ValueId value) { return elements_of(graph_.values[value].type) == 0; };
+    if (std::ranges::any_of(node.inputs, has_nothing)) return false;
+    if (is_known_concat(n)) return true;
+    std::vector<std::size_t> copies;
+    std::vector<Part> places;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      Part place = part_of_concat(graph_, node, i);
+      if (!Parts::is_place_for(place, graph_.values[node.inputs[i]].type)) return false;
+      places.push_back(place);
+      if (!can_move(node.inputs[i]) || (i > 0 && has_memory_of(node.inputs[i], node.inputs[0]))) copies.push_back(i);
+    }
+    if (copies.size() == node.inputs.size() || (!copies.empty() && is_taken_in(result))) return false;
+    bool has_moved = false;
+    std::vector<std::pair<u32, std::size_t>> copied;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      bool is_moved = std::ranges::count(copies, i) == 0 && parts_.move(node.inputs[i], places[i]);
+      has_moved |= is_moved;
+      if (!is_moved) copied.push_back({n, i});
+    }
+    if (has_moved) copies_.insert(copies_.end(), copied.begin(), copied.end());
+    return has_moved;
+  }
+
+  // The same operands were joined before. Importers make one concatenation of many operands, as several networks have
+  // them again and again, a chain with the same beginning.
+  bool is_known_concat(u32 n) {
+    const Node& node = graph_.nodes[n];
+    auto same_as = [&](ValueId value) {
+      auto known = same_.find(value);
+      return known == same_.end() ? value : known->second;
+    };
+    std::vector<ValueId> operands;
+    for (ValueId input : node.inputs) operands.push_back(same_as(input));
+    auto [known, is_new] = concats_.try_emplace({operands, part_of_concat(graph_, node, 0).rows}, n);
+    if (is_new) return false;
+    ValueId first = graph_.nodes[known->second].outputs[0];
+    bool is_there = views_[known->second] && parts_.add(node.outputs[0], parts_.of(first));
+    if (is_there) same_[node.outputs[0]] = first;
+    return is_there;
+  }
+
+  // Does a kernel make it, in memory of its own, and nobody else wants it elsewhere?
+  bool can_move(ValueId value) const {
+    u32 maker = makers_[parts_.of(value).memory];
+    return maker != kNone && !copied_[maker] && !is_copied_value(value) && parts_.is_whole(value);
+  }
+  bool has_memory_of(ValueId a, ValueId b) const { return memory_of(a) == memory_of(b); }
+
+  // Is it read by one node alone, which reads it where it writes, or moves elements?
+  bool is_taken_in(ValueId value) const {
+    if (!has_one_reader(value)) return false;
+    u32 reader = readers_[value][0];
+    return !is_view(graph_, graph_.nodes[reader]) && graph_.nodes[reader].op != "concat" && !forms_[reader].has_reuse;
   }
 
   // A node that reads what another group made at the places where it writes itself, joins that group: its result never
@@ -183,22 +272,56 @@ class Fusion {
     for (u32 n : members) add_copied(n, nodes);
     Group group;
     group.nodes.assign(nodes.begin(), nodes.end());
-    std::set<ValueId> made;
+    read_values(group);
     std::vector<std::string> names;
     for (u32 n : group.nodes) {
       const Node& node = graph_.nodes[n];
-      for (ValueId input : node.inputs) {
-        std::vector<ValueId>& operands = graph_.values[memory_of(input)].data ? group.constants : group.inputs;
-        if (made.count(input) == 0 && std::ranges::count(operands, input) == 0) operands.push_back(input);
-      }
-      made.insert(node.outputs.begin(), node.outputs.end());
       if (node.op != "broadcast" && !is_widening(graph_, node)) names.push_back(node.op);
     }
     group.outputs = graph_.nodes[group.nodes.back()].outputs;
     if (names.empty()) names.push_back("broadcast");
     if (names.size() > kMostNames) names.resize(kMostNames);
     group.name = join(names, "_");
+    for (const std::vector<ValueId>* values : {&group.inputs, &group.constants, &group.outputs}) {
+      for (ValueId value : *values) group.places.push_back(parts_.of(value));
+    }
     return group;
+  }
+
+  Group copy_of(u32 concat, std::size_t operand) const {
+    const Node& node = graph_.nodes[concat];
+    ValueId from = node.inputs[operand], to = node.outputs[0];
+    Group group{
+        .name = "copy", .nodes = {}, .inputs = {}, .constants = {}, .outputs = {to}, .places = {}, .copied = operand};
+    std::set<u32> nodes;
+    if (is_copied_value(from)) add_copied(makers_[from], nodes);
+    group.nodes.assign(nodes.begin(), nodes.end());
+    group.nodes.push_back(concat);
+    read_values(group);
+    for (const std::vector<ValueId>* values : {&group.inputs, &group.constants}) {
+      for (ValueId value : *values) group.places.push_back(parts_.of(value));
+    }
+    std::optional<Part> place = composed(parts_.of(to), elements_of(graph_.values[to].type),
+                                         part_of_concat(graph_, node, operand), elements_of(graph_.values[from].type));
+    TW_CHECK(place, "a copy without a place");
+    group.places.push_back(*place);
+    return group;
+  }
+
+  // What the nodes of a group read and do not make.
+  void read_values(Group& group) const {
+    std::set<ValueId> made;
+    for (u32 n : group.nodes) {
+      const Node& node = graph_.nodes[n];
+      bool is_copy = group.copied && n == group.nodes.back();
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        ValueId input = node.inputs[i];
+        std::vector<ValueId>& operands = graph_.values[memory_of(input)].data ? group.constants : group.inputs;
+        bool is_read = !is_copy || i == *group.copied;
+        if (is_read && made.count(input) == 0 && std::ranges::count(operands, input) == 0) operands.push_back(input);
+      }
+      made.insert(node.outputs.begin(), node.outputs.end());
+    }
   }
 
   void add_copied(u32 n, std::set<u32>& nodes) const {
@@ -208,12 +331,11 @@ class Fusion {
     }
   }
 
-  ValueId memory_of(ValueId value) const {
-    while (makers_[value] != kNone && views_[makers_[value]]) value = graph_.nodes[makers_[value]].inputs[0];
-    return value;
-  }
+  ValueId memory_of(ValueId value) const { return parts_.of(value).memory; }
 
   const Graph& graph_;
+  bool in_place_;
+  Parts parts_;
   std::vector<u32> makers_;  // the node that makes a value
   std::vector<std::vector<u32>> readers_;
   std::vector<NodeForm> forms_;
@@ -221,11 +343,14 @@ class Fusion {
   std::set<ValueId> is_output_;
   std::vector<u32> group_;  // of a node
   std::vector<std::vector<u32>> members_;
+  std::vector<std::pair<u32, std::size_t>> copies_;              // of a concatenation, an operand
+  std::map<std::pair<std::vector<ValueId>, i64>, u32> concats_;  // by operands, and rows of each
+  std::map<ValueId, ValueId> same_;                              // the first one of equal concatenations
 };
 
 }  // namespace
 
-FusedGraph fuse(const Graph& graph) { return Fusion(graph).run(); }
+FusedGraph fuse(const Graph& graph, InPlace in_place) { return Fusion(graph, in_place).run(); }
 
 OwnedProgram program_of(const Graph& graph, const Group& group) {
   te::Definition definition(group.name);
@@ -242,13 +367,33 @@ OwnedProgram program_of(const Graph& graph, const Group& group) {
   for (u32 n : group.nodes) {
     const Node& node = graph.nodes[n];
     std::vector<te::Tensor> operands;
-    for (ValueId input : node.inputs) operands.push_back(tensors.at(input));
-    bool is_output = n == group.nodes.back();
-    auto made = add_workload(definition, operators(), node.op, node.arguments, operands, is_output, diagnostics);
+    bool is_output = n == group.nodes.back(), is_copy = is_output && group.copied;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!is_copy || i == *group.copied) operands.push_back(tensors.at(node.inputs[i]));
+    }
+    auto made = is_copy
+                    ? add_workload(definition, operators(), "copy", {}, operands, true, diagnostics)
+                    : add_workload(definition, operators(), node.op, node.arguments, operands, is_output, diagnostics);
     if (!made) refused(diagnostics.render());
     for (std::size_t i = 0; i < made->size(); ++i) tensors[node.outputs[i]] = (*made)[i];
   }
   return definition.finish();
+}
+
+std::vector<Pitch> pitches_of(const Graph& graph, const Group& group) {
+  std::vector<ValueId> values = group.inputs;
+  values.insert(values.end(), group.constants.begin(), group.constants.end());
+  values.insert(values.end(), group.outputs.begin(), group.outputs.end());
+  if (group.copied) values.back() = graph.nodes[group.nodes.back()].inputs[*group.copied];
+  std::vector<Pitch> pitches;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Part& part = group.places[i];
+    if (part.rows == 1) continue;
+    std::optional<i64> axis = axis_of_rows(graph.values[values[i]].type.shape, part.rows);
+    TW_CHECK(axis, "rows that are none of a value");
+    pitches.push_back({i, *axis, part.pitch});
+  }
+  return pitches;
 }
 
 }  // namespace tw::graph

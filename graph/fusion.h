@@ -2,7 +2,7 @@
 // stands before and behind it element by element, or a chain of such nodes alone. Which loops and buffers come of that
 // is for the rules to say.
 #pragma once
-#include "graph/graph.h"
+#include "graph/parts.h"
 
 namespace tw::graph {
 
@@ -11,17 +11,27 @@ struct Group {
   std::vector<u32> nodes;  // of the graph, in order; one that only moves elements may be in several groups
   std::vector<ValueId> inputs, constants;  // that it reads, each once, in the order of its program's parameters
   std::vector<ValueId> outputs;            // behind them
+  std::vector<Part> places;                // of all of them, in this order
+  // Its last node is a concatenation that is no kernel, and all that the group does is to copy this operand to its
+  // place in the result.
+  std::optional<std::size_t> copied;
 };
+
+// Are kernels left out where values can lie in others? For processors; on devices each value is a buffer.
+enum class InPlace : u8 { No, Yes };
 
 struct FusedGraph {
   std::vector<Group> groups;  // each after those that it reads
-  // The value whose memory a value has: a view is its operand under another name, all others are their own.
-  std::vector<ValueId> memory;
+  // Of each value. A view is its operand under another name. In place, slices with several readers are parts of their
+  // operands, and operands of concatenations parts of the results.
+  std::vector<Part> parts;
 };
 
-FusedGraph fuse(const Graph& graph);
+FusedGraph fuse(const Graph& graph, InPlace in_place = InPlace::No);
 
-// The parameters X0, X1, ... (inputs), W0, ... (constants), then the outputs.
+// The parameters X0, X1, ... (inputs), W0, ... (constants), then the outputs; dense, wherever they lie.
 OwnedProgram program_of(const Graph& graph, const Group& group);
+// Which of them are rows that lie apart.
+std::vector<Pitch> pitches_of(const Graph& graph, const Group& group);
 
 }  // namespace tw::graph

@@ -84,18 +84,35 @@ class Network:
     def conv_norm(self, x, channels, kernel, stride=1, groups=1, gain=RELU):
         """A convolution and its batch norm, which exporters fold into weights and bias unless they are asked not to."""
         y = self.conv(x, channels, kernel, stride, groups=groups, bias=not self.batch_norm, gain=gain)
-        if not self.batch_norm:
-            return y
+        return self.norm(y) if self.batch_norm else y
+
+    def norm(self, x):
+        """A batch norm."""
         name = self.new_name("batchnormalization")
-        operands = [y, self.weight(f"{name}.weight", (channels,), 0.1, 1),
+        channels = x.shape[1]
+        operands = [x, self.weight(f"{name}.weight", (channels,), 0.1, 1),
                     self.weight(f"{name}.bias", (channels,), 0.1), self.weight(f"{name}.mean", (channels,), 0.1),
                     self.initializer(f"{name}.var", self.random.uniform(0.8, 1.25, channels).astype(np.float32))]
-        return self.node("BatchNormalization", operands, y.shape, name=name, epsilon=1e-5, momentum=0.9)
+        return self.node("BatchNormalization", operands, x.shape, name=name, epsilon=1e-5, momentum=0.9)
+
+    def conv_transpose(self, x, channels, kernel, gain=LINEAR):
+        """Each pixel becomes a square of `kernel` by `kernel`."""
+        name = self.new_name("convtranspose")
+        batch, inputs, *size = x.shape
+        operands = [x, self.weight(f"{name}.weight", (inputs, channels, kernel, kernel), gain / math.sqrt(inputs)),
+                    self.weight(f"{name}.bias", (channels,), 0.1)]
+        return self.node("ConvTranspose", operands, (batch, channels, *[kernel * n for n in size]), name=name,
+                         kernel_shape=[kernel] * 2, strides=[kernel] * 2)
 
     def max_pool(self, x, kernel, stride, padding):
         batch, channels, *size = x.shape
         return self.node("MaxPool", [x], (batch, channels, *windows(size, kernel, stride, padding)), ceil_mode=0,
                          dilations=[1, 1], kernel_shape=[kernel] * 2, pads=[padding] * 4, strides=[stride] * 2)
+
+    def average_pool(self, x, kernel, stride):
+        batch, channels, *size = x.shape
+        return self.node("AveragePool", [x], (batch, channels, *windows(size, kernel, stride, 0)),
+                         kernel_shape=[kernel] * 2, strides=[stride] * 2)
 
     def global_average_pool(self, x):
         return self.node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1))

@@ -60,6 +60,8 @@ class ChannelsLast {
       if (node.op == "broadcast") continue;  // made in the order in which it is read
       if (is_window(node))
         last_[node.outputs[0]] = window(node);
+      else if (has_windows_side_by_side(node))
+        last_[node.outputs[0]] = spread(node);
       else if (has_last_operand(node) && keeps_order(node))
         last_[node.outputs[0]] = moved(node);
       else if (node.op.starts_with("reduce_") && last_[node.inputs[0]])
@@ -83,6 +85,49 @@ class ChannelsLast {
     std::vector<ValueId> operands{last(node.inputs[0])};
     if (node.inputs.size() > 1) operands.push_back(plain(node.inputs[1]));
     return copy_.add(node.op + "_last", node.arguments, operands, name(node.outputs[0]));
+  }
+
+  // A transposed convolution that makes a window of each pixel, none of which overlap?
+  bool has_windows_side_by_side(const Node& node) const {
+    if (node.op != "conv_transposed" || !graph_.values[node.inputs[1]].data) return false;
+    auto all_are = [&](const char* name, i64 number) {
+      return std::ranges::all_of(*integers(node.arguments, name), [&](i64 own) { return own == number; });
+    };
+    auto groups = std::ranges::find(node.arguments, "groups", &WorkloadArgument::name);
+    const Ints &from = graph_.values[node.inputs[0]].type.shape, &window = graph_.values[node.inputs[1]].type.shape,
+               &strides = *integers(node.arguments, "strides"), &out = *integers(node.arguments, "out");
+    for (std::size_t d = 0; d < strides.size(); ++d) {
+      if (window[d + 2] != strides[d] || out[d] != from[d + 2] * strides[d]) return false;
+    }
+    return std::get<i64>(groups->value) == 1 && all_are("before", 0) && all_are("dilations", 1);
+  }
+
+  // Such a one: a product of each pixel with the weights of all places of the window, and each result goes to its
+  // place.
+  ValueId spread(const Node& node) {
+    const Ints &image = graph_.values[node.inputs[0]].type.shape, &weights = graph_.values[node.inputs[1]].type.shape;
+    const std::string& of = name(node.outputs[0]);
+    std::size_t dims = image.size() - 2;
+    Ints order, ones(dims, 1), none(dims, 0);
+    for (std::size_t d = 0; d < dims; ++d) order.push_back(static_cast<i64>(d) + 2);
+    order.insert(order.end(), {1, 0});
+    Ints rows{weights[1], weights[0]}, split{image[0]}, moves{0}, result{image[0]};
+    for (std::size_t d = 0; d < dims; ++d) rows[0] *= weights[d + 2];
+    rows.insert(rows.end(), dims, 1);
+    for (std::size_t d = 0; d < dims; ++d)
+      split.push_back(image[d + 2]), result.push_back(image[d + 2] * weights[d + 2]);
+    split.insert(split.end(), weights.begin() + 2, weights.end());
+    for (std::size_t d = 1; d <= dims; ++d)
+      moves.insert(moves.end(), {static_cast<i64>(d), static_cast<i64>(d + dims)});
+    split.push_back(weights[1]), result.push_back(weights[1]), moves.push_back(static_cast<i64>(2 * dims + 1));
+    ValueId filters = copy_.add("transpose", {{"order", order}}, {plain(node.inputs[1])}, name(node.inputs[1]));
+    filters = copy_.add("reshape", {{"R", rows}}, {filters}, name(node.inputs[1]));
+    ValueId made = copy_.add(
+        "conv_last", {{"strides", ones}, {"before", none}, {"after", none}, {"dilations", ones}, {"groups", i64{1}}},
+        {last(node.inputs[0]), filters}, of);
+    made = copy_.add("reshape", {{"R", split}}, {made}, of);
+    made = copy_.add("transpose", {{"order", moves}}, {made}, of);
+    return copy_.add("reshape", {{"R", result}}, {made}, of);
   }
 
   bool has_last_operand(const Node& node) const {

@@ -8,6 +8,8 @@ namespace tw::graph {
 Graph remove_unused(const Graph& graph);
 // Scales per channel behind a convolution, as of a batch normalisation, become part of its weights.
 Graph fold_scales(const Graph& graph);
+// Zeros around an image become the padding of the convolutions that read it.
+Graph fold_pads(const Graph& graph);
 // A product of many rows with one matrix is one product, however many dimensions the rows have.
 Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.

@@ -89,6 +89,8 @@ int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
   return 0;
 }
 
+void* bytes_at(const void* pointer, i64 offset) { return static_cast<char*>(const_cast<void*>(pointer)) + offset; }
+
 // The steps of a model one by one, in memory of their own.
 class StepRunner {
  public:
@@ -106,8 +108,8 @@ class StepRunner {
   const std::string& problem() const { return problem_; }  // "" if nothing went wrong
 
   void* pointer(const ModelPlace& place) const {
-    if (place.where == ModelPlace::Where::Input) return library_.in().get()[place.at];
-    if (place.where == ModelPlace::Where::Output) return library_.out().get()[place.at];
+    if (place.where == ModelPlace::Where::Input) return bytes_at(library_.in().get()[place.at], place.offset);
+    if (place.where == ModelPlace::Where::Output) return bytes_at(library_.out().get()[place.at], place.offset);
     return (place.where == ModelPlace::Where::Memory ? static_cast<char*>(memory_.get()) : weights_.data()) + place.at;
   }
 
@@ -155,7 +157,9 @@ int get_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs
     steps.run(i);
     for (; next != wanted.end() && next->step == i; ++next) {
       const ModelPlace& place = model.steps[i].buffers[next->buffer];
-      text.append(static_cast<const char*>(steps.pointer(place)), static_cast<std::size_t>(next->tensor.bytes));
+      const char* row = static_cast<const char*>(steps.pointer(place));
+      for (i64 r = 0; r < next->rows; ++r, row += next->pitch)
+        text.append(row, static_cast<std::size_t>(next->tensor.bytes / next->rows));
     }
   }
   return steps.problem().empty() ? 0 : (text = steps.problem(), 1);
@@ -165,7 +169,10 @@ ModelPlace place_of(const boost::json::value& entry) {
   std::string_view name(entry.at(0).as_string());
   for (ModelPlace::Where where : {ModelPlace::Where::Input, ModelPlace::Where::Output, ModelPlace::Where::Memory,
                                   ModelPlace::Where::Weights, ModelPlace::Where::Packed}) {
-    if (name == name_of(where)) return {where, entry.at(1).to_number<i64>()};
+    if (name != name_of(where)) continue;
+    ModelPlace place{where, entry.at(1).to_number<i64>()};
+    if (entry.as_array().size() > 2) place.offset = entry.at(2).to_number<i64>();
+    return place;
   }
   throw std::runtime_error("an unknown place");
 }
@@ -193,7 +200,13 @@ void check_places(const ModelLibrary& model, i64 weight_bytes) {
                 : place.where == ModelPlace::Where::Memory ? model.memory_bytes + 1
                 : place.where == ModelPlace::Where::Packed ? std::numeric_limits<i64>::max()
                                                            : weight_bytes + 1;
-      if (place.at < 0 || place.at >= end) throw std::runtime_error("a place that is nowhere");
+      bool is_inside = place.at >= 0 && place.at < end;
+      if (is_inside && place.where <= ModelPlace::Where::Output) {
+        const std::vector<KernelArgument>& tensors =
+            place.where == ModelPlace::Where::Input ? model.inputs : model.outputs;
+        is_inside = place.offset >= 0 && place.offset <= tensors[static_cast<std::size_t>(place.at)].bytes;
+      }
+      if (!is_inside) throw std::runtime_error("a place that is nowhere");
     }
   }
 }

@@ -47,7 +47,8 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
 // A buffer that a step writes to.
 struct StepOutput {
   std::size_t step = 0, buffer = 0;  // of its buffers
-  KernelArgument tensor;
+  KernelArgument tensor;             // as one piece
+  i64 rows = 1, pitch = 0;           // that it lies in, and the bytes from the begin of one to that of the next
 };
 // Not of libraries for devices. What these buffers hold directly behind their steps, which run once, in order; `wanted`
 // is in the order of the steps. On failure nothing, and why in `error`.

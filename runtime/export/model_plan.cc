@@ -22,9 +22,11 @@ std::string weights_digest(std::string_view weights) {
 std::string place(const ModelPlace& place) {
   switch (place.where) {
     case ModelPlace::Where::Input:
-      return cat("(void*)inputs[", place.at, "]");
+      return place.offset == 0 ? cat("(void*)inputs[", place.at, "]")
+                               : cat("(char*)inputs[", place.at, "] + ", place.offset);
     case ModelPlace::Where::Output:
-      return cat("outputs[", place.at, "]");
+      return place.offset == 0 ? cat("outputs[", place.at, "]")
+                               : cat("(char*)outputs[", place.at, "] + ", place.offset);
     case ModelPlace::Where::Weights:
       return cat("w + ", place.at);
     default:
@@ -191,7 +193,9 @@ boost::json::object entry_manifest(const ExportPlan& plan, const ModelEntry& ent
     const std::vector<KernelArgument>& arguments = plan.tasks[step.task].kernel.manifest.run;
     for (std::size_t i = 0; i < step.buffers.size(); ++i) {
       const ModelPlace& at = step.buffers[i];
-      buffers.push_back(boost::json::array{name_of(at.where), at.at});
+      boost::json::array place{name_of(at.where), at.at};
+      if (at.offset != 0) place.push_back(at.offset);
+      buffers.push_back(std::move(place));
       if (at.where == ModelPlace::Where::Weights) pieces[at.at] = std::max(pieces[at.at], arguments[i].bytes);
     }
     steps.push_back({{"name", step.name}, {"kernel", plan.tasks[step.task].name}, {"buffers", buffers}});

@@ -16,7 +16,8 @@ struct ModelPlace {
   // Of devices only, Packed: what is packed there when a model is created; Sources: weights that serve for that alone.
   enum class Where : u8 { Input, Output, Memory, Weights, Packed, Sources };
   Where where = Where::Memory;
-  i64 at = 0;  // index of the input or output, else an offset in bytes
+  i64 at = 0;      // index of the input or output, else an offset in bytes
+  i64 offset = 0;  // in bytes, from the begin of the input or output
 };
 const char* name_of(ModelPlace::Where where);  // "input", "output", "memory", "weights", "packed", "sources"
 

@@ -5,21 +5,27 @@
 namespace tw {
 namespace {
 
-// The buffers that the steps of an entry write, and the values that these are.
+// The buffers that the steps of an entry write, and the values that these are. What only copies is left out.
 struct Written {
   std::vector<StepOutput> buffers;
   std::vector<graph::ValueId> values;
 };
-Written written_by(const ModelTasks& tasks, const ExportPlan& plan, const ModelLibrary& library) {
+Written written_by(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
+                   const ModelLibrary& library) {
   Written out;
   const ModelEntry& entry = *entries_of(*plan.model)[static_cast<std::size_t>(library.entry)];
   for (std::size_t step = 0; step < entry.steps.size(); ++step) {
+    const graph::Group& group = tasks.fused.groups[step];
+    if (group.copied) continue;
     const std::vector<KernelArgument>& arguments = plan.tasks[entry.steps[step].task].kernel.manifest.run;
     std::size_t next = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].role != ArgumentRole::Output) continue;
-      out.buffers.push_back({step, i, arguments[i]});
-      out.values.push_back(tasks.fused.groups[step].outputs[next++]);
+      const graph::Part& part = group.places[group.inputs.size() + group.constants.size() + next];
+      out.values.push_back(group.outputs[next++]);
+      const graph::OperandType& type = graph.values[out.values.back()].type;
+      KernelArgument dense{arguments[i].name, ArgumentRole::Output, type.dtype, type.shape, graph::bytes_of(type)};
+      out.buffers.push_back({step, i, dense, part.rows, part.pitch * bytes_of(type.dtype)});
     }
   }
   return out;
@@ -30,7 +36,7 @@ Written written_by(const ModelTasks& tasks, const ExportPlan& plan, const ModelL
 std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
                                      const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
                                      const std::vector<HostArray>& outputs, std::string& error) {
-  Written written = written_by(tasks, plan, library);
+  Written written = written_by(graph, tasks, plan, library);
   std::vector<HostArray> arrays = outputs_of_steps(library, inputs, threads, written.buffers, error);
   if (!error.empty()) return std::nullopt;
   std::map<graph::ValueId, std::size_t> buffer_of;

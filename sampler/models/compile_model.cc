@@ -34,7 +34,7 @@ class PackedConstants {
 
   // A constant as the graph has it.
   i64 raw(ValueId value) {
-    ValueId memory = fused_.memory[value];
+    ValueId memory = fused_.parts[value].memory;
     auto [at, is_new] = raw_.try_emplace(memory, 0);
     const std::vector<u8>& bytes = graph_.values[memory].data->bytes;
     if (is_new) at->second = file_.add(bytes.data(), bytes.size());
@@ -47,7 +47,7 @@ class PackedConstants {
     std::vector<ValueId> sources;
     for (const KernelArgument& argument : kernel.manifest.prepack) {
       if (argument.role != ArgumentRole::Packed)
-        sources.push_back(fused_.memory[group.constants[constant_index(argument)]]);
+        sources.push_back(fused_.parts[group.constants[constant_index(argument)]].memory);
     }
     auto known = packed_.find({task, sources});
     if (known != packed_.end()) return known->second;
@@ -97,7 +97,7 @@ class PackedConstants {
 
 class Planner {
  public:
-  // `kernels`: of the whole library; `kernel_of`: which of them a task has; `packings`: of a device, else null.
+  // `kernels`: of the whole library; `kernel_of`: which of them a group has; `packings`: of a device, else null.
   Planner(const EntryGraph& entry, const std::vector<ExportedTask>& kernels, const std::vector<std::size_t>& kernel_of,
           const Target& target, WeightFile& file, DevicePackings* packings)
       : graph_(entry.graph),
@@ -120,7 +120,7 @@ class Planner {
       if (!add_step(g, error)) return std::nullopt;
     }
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const ModelPlace from = place(graph_.outputs[i]);
+      const ModelPlace from = place(fused_.parts[graph_.outputs[i]]);
       if (from.where == ModelPlace::Where::Output && from.at == static_cast<i64>(i)) continue;
       plan_.copies.push_back({from, i});
     }
@@ -138,7 +138,7 @@ class Planner {
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)
       places_[graph_.inputs[i]] = {ModelPlace::Where::Input, static_cast<i64>(i)};
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      ValueId memory = fused_.memory[graph_.outputs[i]];
+      ValueId memory = fused_.parts[graph_.outputs[i]].memory;
       if (!graph_.values[memory].data)
         places_.try_emplace(memory, ModelPlace{ModelPlace::Where::Output, static_cast<i64>(i)});
     }
@@ -149,12 +149,12 @@ class Planner {
     std::map<ValueId, StorageNeed> needs;
     for (std::size_t g = 0; g < fused_.groups.size(); ++g) {
       i64 now = static_cast<i64>(g);
-      for (ValueId output : fused_.groups[g].outputs) {
-        if (!places_.count(output)) needs[output] = {{now, now}, graph::bytes_of(graph_.values[output].type)};
-      }
-      for (ValueId input : fused_.groups[g].inputs) {
-        auto need = needs.find(fused_.memory[input]);
-        if (need != needs.end()) need->second.lifetime.last = now;
+      // What a group makes may be a part of what is there, as others of it are.
+      for (const graph::Part& part : fused_.groups[g].places) {
+        const graph::Value& memory = graph_.values[part.memory];
+        if (places_.count(part.memory) > 0 || memory.data) continue;
+        auto need = needs.try_emplace(part.memory, StorageNeed{{now, now}, graph::bytes_of(memory.type)}).first;
+        need->second.lifetime.last = now;
       }
     }
     std::vector<StorageNeed> list;
@@ -167,15 +167,18 @@ class Planner {
     plan_.least_memory_bytes = least_bytes(list, alignment);
   }
 
-  ModelPlace place(ValueId value) {
-    ValueId memory = fused_.memory[value];
-    if (graph_.values[memory].data) return {ModelPlace::Where::Weights, weights_.raw(memory)};
-    return places_.at(memory);
+  ModelPlace place(const graph::Part& part) {
+    const graph::Value& memory = graph_.values[part.memory];
+    if (memory.data) return {ModelPlace::Where::Weights, weights_.raw(part.memory)};
+    ModelPlace place = places_.at(part.memory);
+    i64 offset = part.offset * bytes_of(memory.type.dtype);
+    (place.where == ModelPlace::Where::Memory ? place.at : place.offset) += offset;
+    return place;
   }
 
   bool add_step(std::size_t g, std::string& error) {
     const Group& group = fused_.groups[g];
-    std::size_t task = kernel_of_[tasks_.task_of[g]];
+    std::size_t task = kernel_of_[g];
     const Kernel& kernel = kernels_[task].kernel;
     ModelStep step{graph_.values[group.outputs[0]].name, task, {}};
     std::vector<i64> packed;
@@ -184,24 +187,24 @@ class Planner {
       if (!offsets) return false;
       packed = std::move(*offsets);
     }
-    std::size_t next_packed = 0, next_output = 0;
+    std::size_t next_packed = 0, next_output = group.inputs.size() + group.constants.size();
     for (const KernelArgument& argument : kernel.manifest.run) {
       std::size_t index = argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant
                               ? PackedConstants::constant_index(argument)
                               : 0;
       switch (argument.role) {
         case ArgumentRole::Input:
-          step.buffers.push_back(place(group.inputs[index]));
+          step.buffers.push_back(place(group.places[index]));
           break;
         case ArgumentRole::Constant:
-          step.buffers.push_back(place(group.constants[index]));
+          step.buffers.push_back(place(group.places[group.inputs.size() + index]));
           break;
         case ArgumentRole::Packed:
           step.buffers.push_back(
               {is_device(target_) ? ModelPlace::Where::Packed : ModelPlace::Where::Weights, packed[next_packed++]});
           break;
         case ArgumentRole::Output:
-          step.buffers.push_back(place(group.outputs[next_output++]));
+          step.buffers.push_back(place(group.places[next_output++]));
           break;
       }
     }
@@ -226,34 +229,22 @@ class Kernels {
   explicit Kernels(const ModelOptions& options) : options_(options) {}
 
   // From the database, else without trials; those that entries before have are theirs. Gives which of all kernels each
-  // task has. Nothing, and why in `error`, if one cannot be made.
+  // group has. Nothing, and why in `error`, if one cannot be made.
   std::optional<std::vector<std::size_t>> add(const EntryGraph& entry, std::string& error) {
-    const std::vector<TuneTask>& tasks = entry.tasks.tasks;
     std::vector<std::size_t> kernel_of;
-    std::vector<std::size_t> missing;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      auto [at, is_new] = known_.try_emplace(tasks[i].name, kernels_.size() + missing.size());
-      if (is_new) missing.push_back(i);
+    std::vector<Wanted> missing;
+    for (std::size_t g = 0; g < entry.tasks.fused.groups.size(); ++g) {
+      std::size_t task = entry.tasks.task_of[g];
+      Wanted wanted{task, entry.tasks.tasks[task].name, graph::pitches_of(entry.graph, entry.tasks.fused.groups[g])};
+      auto [at, is_new] = known_.try_emplace({wanted.name, wanted.pitches}, kernels_.size() + missing.size());
       kernel_of.push_back(at->second);
+      if (!is_new) continue;
+      if (!wanted.pitches.empty()) wanted.name = cat(wanted.name, "_part_", ++parts_of_[wanted.name]);
+      missing.push_back(std::move(wanted));
     }
-    std::vector<std::optional<ExportedTask>> made(missing.size());
-    std::vector<std::string> errors(missing.size());
-    for (std::size_t m = 0; m < missing.size() && options_.database; ++m) {
-      std::string message;
-      made[m] = export_task(*options_.database, tasks[missing[m]], options_.library, message, options_.which);
-    }
-    std::vector<Preferred> preferred;
-    for (std::size_t m = 0; m < missing.size(); ++m) preferred.push_back(preference(entry, missing[m]));
-    parallel_for(static_cast<int>(missing.size()), options_.threads, [&](int item, int) {
-      std::size_t m = static_cast<std::size_t>(item);
-      if (made[m] || (options_.stop && options_.stop())) return;
-      made[m] = zero_trial_kernel(tasks[missing[m]], library_, options_, errors[m], preferred[m]);
-    });
-    if (options_.stop && options_.stop()) return error = "interrupted", std::nullopt;
-    for (std::size_t m = 0; m < missing.size(); ++m) {
-      if (!made[m]) return error = cat(tasks[missing[m]].name, ": ", errors[m]), std::nullopt;
-      kernels_.push_back(std::move(*made[m]));
-    }
+    std::optional<std::vector<ExportedTask>> made = make(entry, missing, error);
+    if (!made) return std::nullopt;
+    std::ranges::move(*made, std::back_inserter(kernels_));
     return kernel_of;
   }
 
@@ -265,6 +256,44 @@ class Kernels {
   }
 
  private:
+  struct Wanted {
+    std::size_t task;
+    std::string name;
+    std::vector<graph::Pitch> pitches;
+  };
+
+  std::optional<std::vector<ExportedTask>> make(const EntryGraph& entry, const std::vector<Wanted>& missing,
+                                                std::string& error) {
+    std::vector<std::optional<ExportedTask>> made(missing.size());
+    std::vector<std::string> errors(missing.size());
+    std::vector<Preferred> preferred;
+    for (const Wanted& wanted : missing) preferred.push_back(preference(entry, wanted.task));
+    std::vector<TuneTask> tasks;
+    std::vector<OwnedProgram> placed;
+    for (const Wanted& wanted : missing) {
+      tasks.push_back(entry.tasks.tasks[wanted.task]);
+      tasks.back().name = wanted.name;
+      placed.push_back(graph::with_pitches(tasks.back().program.program, wanted.pitches));
+    }
+    for (std::size_t m = 0; m < missing.size() && options_.database; ++m) {
+      std::string message;
+      made[m] = export_task(*options_.database, tasks[m], options_.library, message, options_.which, &placed[m]);
+    }
+    parallel_for(static_cast<int>(missing.size()), options_.threads, [&](int item, int) {
+      std::size_t m = static_cast<std::size_t>(item);
+      if (made[m] || (options_.stop && options_.stop())) return;
+      made[m] = zero_trial_kernel(tasks[m], library_, options_, errors[m], preferred[m], &placed[m]);
+    });
+    if (options_.stop && options_.stop()) return error = "interrupted", std::nullopt;
+    std::vector<ExportedTask> kernels;
+    for (std::size_t m = 0; m < missing.size(); ++m) {
+      if (!made[m]) return error = cat(missing[m].name, ": ", errors[m]), std::nullopt;
+      if (!missing[m].pitches.empty()) made[m]->doc += "; of some buffers the rows lie apart";
+      kernels.push_back(std::move(*made[m]));
+    }
+    return kernels;
+  }
+
   Preferred preference(const EntryGraph& entry, std::size_t task) {
     std::set<Hash128> wanted = packings_.of(entry, task);
     if (wanted.empty()) return {};
@@ -274,7 +303,8 @@ class Kernels {
   const ModelOptions& options_;
   rules::Library library_ = rules::Library::built_in();
   std::vector<ExportedTask> kernels_;
-  std::map<std::string, std::size_t> known_;  // by name
+  std::map<std::pair<std::string, std::vector<graph::Pitch>>, std::size_t> known_;  // by the task's name
+  std::map<std::string, int> parts_of_;                                             // kernels with pitches, by it
   KnownPackings packings_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 template <class Visit>
 void each_constant(const EntryGraph& entry, const graph::Group& group, Visit visit) {
   for (graph::ValueId constant : group.constants)
-    visit(entry.graph.values[entry.tasks.fused.memory[constant]].data.get());
+    visit(entry.graph.values[entry.tasks.fused.parts[constant].memory].data.get());
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ Hash128 packing_of(const ExportedTask& kernel) {
 void KnownPackings::add(const EntryGraph& entry, const std::vector<std::size_t>& kernel_of,
                         const std::vector<ExportedTask>& kernels) {
   for (std::size_t g = 0; g < entry.tasks.fused.groups.size(); ++g) {
-    std::size_t kernel = kernel_of[entry.tasks.task_of[g]];
+    std::size_t kernel = kernel_of[g];
     auto [packing, is_new] = of_kernel_.try_emplace(kernel);
     if (is_new) packing->second = packing_of(kernels[kernel]);
     if (packing->second == Hash128{}) continue;

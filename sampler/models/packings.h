@@ -19,7 +19,7 @@ Hash128 packing_of(const ExportedTask& kernel);
 // What the kernels of some entries make of each constant.
 class KnownPackings {
  public:
-  // `kernel_of`: which of the kernels each task of the entry has.
+  // `kernel_of`: which of the kernels each group of the entry has.
   void add(const EntryGraph& entry, const std::vector<std::size_t>& kernel_of,
            const std::vector<ExportedTask>& kernels);
   // In which ways the constants of a task's groups are packed already.

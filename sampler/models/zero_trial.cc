@@ -9,10 +9,10 @@ namespace tw {
 namespace {
 
 // Without instructions where no rule applies.
-std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& library, const ModelOptions& options,
-                                 const Preferred& preferred, std::string& error) {
-  CandidateSpace space = make_candidate_space(task.program.program, *library.find_set(name_of(task.target.kind)),
-                                              library, task.target, error, 1, options.stop);
+std::optional<Trace> first_trace(const TuneTask& task, const OwnedProgram& program, const rules::Library& library,
+                                 const ModelOptions& options, const Preferred& preferred, std::string& error) {
+  CandidateSpace space = make_candidate_space(program.program, *library.find_set(name_of(task.target.kind)), library,
+                                              task.target, error, 1, options.stop);
   if (!error.empty()) return std::nullopt;
   space.feature_target.rates = options.rates;
   // A device that nobody describes is taken for a processor, as PoCL is one, which runs groups on all of its threads.
@@ -32,11 +32,12 @@ std::optional<Trace> first_trace(const TuneTask& task, const rules::Library& lib
 
 std::optional<ExportedTask> zero_trial_kernel(const TuneTask& task, const rules::Library& library,
                                               const ModelOptions& options, std::string& error,
-                                              const Preferred& preferred) {
+                                              const Preferred& preferred, const OwnedProgram* placed) {
+  const OwnedProgram& program = placed ? *placed : task.program;
   bool is_cuda = task.target.kind == TargetKind::Cuda;
   std::optional<Trace> trace = is_cuda ? first_cuda_trace(task, library, options.seed, error) : std::nullopt;
-  if (!trace && error.empty()) trace = first_trace(task, library, options, preferred, error);
-  std::optional<Rebuilt> rebuilt = trace ? rebuild(task.program, *trace, task.target, error) : std::nullopt;
+  if (!trace && error.empty()) trace = first_trace(task, program, library, options, preferred, error);
+  std::optional<Rebuilt> rebuilt = trace ? rebuild(program, *trace, task.target, error) : std::nullopt;
   std::optional<Kernel> kernel =
       rebuilt ? compile(*rebuilt, task.target, kernel_symbol(options.library, task.name), error) : std::nullopt;
   if (!kernel) return std::nullopt;

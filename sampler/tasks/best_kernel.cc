@@ -47,7 +47,7 @@ DatabaseResult<Record> stored_record(Database& database, const std::string& work
 }
 
 std::optional<StoredKernel> stored_kernel(Database& database, const TuneTask& task, std::string_view symbol,
-                                          std::string& message, WhichRecord which) {
+                                          std::string& message, WhichRecord which, const OwnedProgram* placed) {
   TaskKey key = key_of(task);
   DatabaseResult<Record> best = stored_record(database, key.workload, key.target, message, task.timing, which);
   if (!best) return message = best.error(), std::nullopt;
@@ -57,7 +57,7 @@ std::optional<StoredKernel> stored_kernel(Database& database, const TuneTask& ta
   std::string error;
   std::optional<TraceFile> file = trace_file_of(database, *best, error);
   if (!file) return message = cat("record ", best->id, " cannot be read:\n", error), std::nullopt;
-  std::optional<Rebuilt> rebuilt = rebuild(task.program, file->trace, task.target, error);
+  std::optional<Rebuilt> rebuilt = rebuild(placed ? *placed : task.program, file->trace, task.target, error);
   std::optional<Kernel> kernel = rebuilt ? compile(*rebuilt, task.target, symbol, error) : std::nullopt;
   if (!kernel) return message = cat(task.name, ": ", error), std::nullopt;
   return StoredKernel{std::move(*best), std::move(*file), std::move(*kernel)};

@@ -26,7 +26,8 @@ DatabaseResult<Record> stored_record(Database& database, const std::string& work
                                      std::string& message, Timing timing = Timing::Warm,
                                      WhichRecord which = WhichRecord::Fastest);
 
-// Built again for the task's own program: names of buffers are those that the task gives now.
+// Built again for the task's own program, or for `placed`, which is the same on rows that lie apart: names of buffers
+// are those that the task gives now.
 struct StoredKernel {
   Record record;
   TraceFile file;
@@ -34,6 +35,7 @@ struct StoredKernel {
 };
 // `symbol` is the prefix of its entry points. nullopt if there is none or it cannot be built; then `message` says why.
 std::optional<StoredKernel> stored_kernel(Database& database, const TuneTask& task, std::string_view symbol,
-                                          std::string& message, WhichRecord which = WhichRecord::Fastest);
+                                          std::string& message, WhichRecord which = WhichRecord::Fastest,
+                                          const OwnedProgram* placed = nullptr);
 
 }  // namespace tw

@@ -11,8 +11,9 @@ std::string export_doc(const Program& program) {
 }
 
 std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library,
-                                        std::string& message, WhichRecord which) {
-  std::optional<StoredKernel> stored = stored_kernel(database, task, kernel_symbol(library, task.name), message, which);
+                                        std::string& message, WhichRecord which, const OwnedProgram* placed) {
+  std::optional<StoredKernel> stored =
+      stored_kernel(database, task, kernel_symbol(library, task.name), message, which, placed);
   if (!stored) return std::nullopt;
   TraceFile file{stored->record.version, key_of(task).target, task.program, stored->file.trace};
   return ExportedTask{.name = task.name,

@@ -13,8 +13,9 @@ namespace tw {
 std::string export_doc(const Program& program);
 
 // What stored_kernel finds, under the task's name. `library`: prefix of all symbols. nullopt if there is none; then
-// `message` says why.
+// `message` says why. `placed`: see there.
 std::optional<ExportedTask> export_task(Database& database, const TuneTask& task, const std::string& library,
-                                        std::string& message, WhichRecord which = WhichRecord::Fastest);
+                                        std::string& message, WhichRecord which = WhichRecord::Fastest,
+                                        const OwnedProgram* placed = nullptr);
 
 }  // namespace tw

@@ -21,12 +21,12 @@ HostArray normal(const Ints& shape, Rng& rng, double scale) {
 
 class Maker {
  public:
-  explicit Maker(Rng rng) : rng_(rng), builder_("random") {}
+  Maker(Rng rng, bool joins) : rng_(rng), joins_(joins), builder_("random") {}
 
   graph::Graph run() {
     for (i64 n = 1 + rng_.below(2); n > 0; --n) {
-      Ints shape{1 + rng_.below(2), 1 + rng_.below(8)};
-      for (i64 d = 1 + rng_.below(2); d > 0; --d) shape.push_back(3 + rng_.below(5));
+      Ints shape{1 + rng_.below(2), joins_ ? channels() : 1 + rng_.below(8)};
+      for (i64 d = 1 + rng_.below(2); d > 0; --d) shape.push_back((joins_ ? 2 : 3) + rng_.below(joins_ ? 3 : 5));
       values_.push_back(builder_.input(cat("x", n), {DType::F32, shape}));
     }
     for (i64 steps = 3 + rng_.below(12); steps > 0; --steps) add_something();
@@ -64,6 +64,11 @@ class Maker {
   void add_something() {
     ValueId x = any();
     ValueId made = x;
+    if (joins_ && rng_.below(2) == 0) {
+      made = rng_.below(5) == 0 ? padded(x) : rng_.below(3) == 0 ? cut(x) : joined(x);
+      if (elements(made) <= 4096 && elements(made) > 0) values_.push_back(made);
+      return;
+    }
     switch (rng_.below(14)) {
       case 0:
       case 1:
@@ -130,9 +135,11 @@ class Maker {
   }
   ValueId convolution(ValueId x) {
     if (rank(x) < 3) return unary(x);
+    if (joins_ && rng_.below(4) == 0) return spread_windows(x);
     i64 channels = shape(x)[1], groups = rng_.below(3) == 0 ? channels : 1;
     if (groups == 1 && channels % 2 == 0 && rng_.below(4) == 0) groups = 2;
     i64 results = groups * (1 + rng_.below(groups == 1 ? 8 : 2));
+    if (joins_ && groups == 1) results = this->channels();
     Ints weights{results, channels / groups}, strides, before, after, dilations;
     for (i64 d = 2; d < rank(x); ++d) {
       i64 extent = shape(x)[static_cast<std::size_t>(d)], window = 1 + rng_.below(std::min<i64>(3, extent));
@@ -147,6 +154,23 @@ class Maker {
         "conv",
         {{"strides", strides}, {"before", before}, {"after", after}, {"dilations", dilations}, {"groups", groups}},
         {x, constant(weights, scale)});
+  }
+  // A transposed convolution; often with windows that lie side by side.
+  ValueId spread_windows(ValueId x) {
+    Ints weights{shape(x)[1], 16}, strides, before, out, dilations;
+    bool is_apart = rng_.below(3) > 0;
+    for (i64 d = 2; d < rank(x); ++d) {
+      i64 extent = shape(x)[static_cast<std::size_t>(d)], window = 1 + rng_.below(3);
+      weights.push_back(window);
+      strides.push_back(is_apart ? window : 1 + rng_.below(2));
+      before.push_back(is_apart ? 0 : rng_.below(window));
+      dilations.push_back(1);
+      out.push_back(is_apart ? extent * window : (extent - 1) * strides.back() + window - before.back());
+    }
+    double scale = 1 / std::sqrt(static_cast<double>(weights[0]));
+    return make("conv_transposed",
+                {{"strides", strides}, {"before", before}, {"out", out}, {"dilations", dilations}, {"groups", i64{1}}},
+                {x, constant(weights, scale)});
   }
   ValueId pool(ValueId x) {
     if (rank(x) < 3) return unary(x);
@@ -179,11 +203,8 @@ class Maker {
         for (std::size_t d = 1; d < own.size(); ++d) flat[1] *= own[d];
         return make("reshape", {{"R", flat}}, {x});
       }
-      case 2: {
-        Ints before, after;
-        for (i64 d = 0; d < rank(x); ++d) before.push_back(rng_.below(2)), after.push_back(rng_.below(2));
-        return make("pad", {{"before", before}, {"after", after}}, {x, scalar(0.5)});
-      }
+      case 2:
+        return padded(x);
       case 3: {
         Ints start, step, size;
         for (i64 extent : own) {
@@ -206,6 +227,62 @@ class Maker {
         return make("concat", {{"axis", rng_.below(rank(x))}}, {x, x});
     }
   }
+  ValueId padded(ValueId x) {
+    Ints before, after;
+    bool is_margin = joins_ && rank(x) > 2 && rng_.below(2) == 0;  // as convolutions have it
+    for (i64 d = 0; d < rank(x); ++d) {
+      i64 most = is_margin && d < 2 ? 1 : 2;
+      before.push_back(rng_.below(most)), after.push_back(rng_.below(most));
+    }
+    return make("pad", {{"before", before}, {"after", after}}, {x, scalar(is_margin ? 0 : 0.5)});
+  }
+
+  // Most are a cache line of them.
+  i64 channels() { return rng_.below(5) == 0 ? 1 + rng_.below(40) : 16 * (1 + rng_.below(2)); }
+
+  // Of x and others that fit: values that are there, constants, x again. A chain, as importers make it. Sometimes the
+  // latest chain again, with more.
+  ValueId joined(ValueId x) {
+    if (rank(x) == 0) return x;
+    Chain chain{rng_.below(rank(x)), {x}};
+    if (!chain_.operands.empty() && rng_.below(3) == 0) chain = chain_;
+    Ints like = shape(chain.operands[0]);
+    std::size_t axis = static_cast<std::size_t>(chain.axis);
+    std::vector<ValueId> fitting;
+    for (ValueId value : values_) {
+      Ints other = shape(value);
+      if (other.size() == like.size()) other[axis] = like[axis];
+      if (other == like) fitting.push_back(value);
+    }
+    for (i64 more = 1 + rng_.below(2); more > 0; --more) {
+      if (rng_.below(8) == 0) fitting.push_back(constant(like));
+      ValueId next =
+          fitting[static_cast<std::size_t>(std::max(rng_.below(std::ssize(fitting)), rng_.below(std::ssize(fitting))))];
+      chain.operands.push_back(next);
+    }
+    ValueId all = chain.operands[0];
+    for (std::size_t i = 1; i < chain.operands.size(); ++i)
+      all = make("concat", {{"axis", chain.axis}}, {all, chain.operands[i]});
+    if (elements(all) <= 4096) chain_ = std::move(chain);
+    return all;
+  }
+
+  // Into two parts along one dimension, both of which are values.
+  ValueId cut(ValueId x) {
+    Ints own = shape(x), start(own.size()), size = own;
+    if (rank(x) == 0) return x;
+    std::size_t axis = static_cast<std::size_t>(rng_.below(rank(x)));
+    i64 first = own[axis] % 32 == 0 ? own[axis] / 2 : rng_.below(own[axis]);
+    Ints step(own.size(), 1);
+    for (i64 part : {first, own[axis] - first}) {
+      size[axis] = part;
+      ValueId made = part > 0 ? make("slice", {{"start", start}, {"step", step}, {"R", size}}, {x}) : x;
+      start[axis] += part;
+      values_.push_back(made);
+    }
+    return values_.back();
+  }
+
   ValueId reduced(ValueId x) {
     Ints axes;
     for (i64 d = 0; d < rank(x); ++d) {
@@ -235,14 +312,23 @@ class Maker {
     return make(rng_.below(2) == 0 ? "multiply" : "add", {}, {x, make("logistic", {}, {gate})});
   }
 
+  struct Chain {
+    i64 axis = 0;
+    std::vector<ValueId> operands;
+  };
+
   Rng rng_;
+  bool joins_;
+  Chain chain_;  // the latest
   graph::GraphBuilder builder_;
   std::vector<ValueId> values_;
 };
 
 }  // namespace
 
-graph::Graph random_graph(Rng rng) { return Maker(rng).run(); }
+graph::Graph random_graph(Rng rng) { return Maker(rng, false).run(); }
+
+graph::Graph random_joined_graph(Rng rng) { return Maker(rng, true).run(); }
 
 std::vector<HostArray> random_arrays(const graph::Graph& graph, Rng rng) {
   std::vector<HostArray> arrays;

@@ -7,6 +7,8 @@
 namespace tw::test {
 
 graph::Graph random_graph(Rng rng);
+// The same with many concatenations, slices and paddings, of extents that lie at aligned addresses.
+graph::Graph random_joined_graph(Rng rng);
 // Normal numbers for each input.
 std::vector<HostArray> random_arrays(const graph::Graph& graph, Rng rng);
 

@@ -2,38 +2,57 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <optional>
+#include <cmath>
+#include <cstring>
+#include <map>
 #include <vector>
 
 #include "graph/fusion.h"
 
 namespace tw::test {
 
-// Every group, each into the memory that it is for; the outputs of the graph.
+// Copies between a dense array and a part of another one.
+inline void copy_rows(HostArray& dense, HostArray& memory, const graph::Part& part, bool is_read) {
+  i64 row = dense.elements() / part.rows, bytes = bytes_of(dense.dtype);
+  ASSERT_LE(part.offset + (part.rows - 1) * part.pitch + row, memory.elements());
+  for (i64 r = 0; r < part.rows; ++r) {
+    u8 *own = dense.bytes.data() + r * row * bytes,
+       *there = memory.bytes.data() + (part.offset + r * part.pitch) * bytes;
+    std::memcpy(is_read ? own : there, is_read ? there : own, static_cast<std::size_t>(row * bytes));
+  }
+}
+
+// Every group by the interpreter, each into the memory that it is for. What nobody has written there is NaN.
 inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph::FusedGraph& fused,
                                          const std::vector<HostArray>& inputs) {
-  std::vector<std::optional<HostArray>> memory(graph.values.size());
+  std::map<graph::ValueId, HostArray> memory;
+  for (graph::ValueId value = 0; value < graph.values.size(); ++value) {
+    const graph::Value& of = graph.values[value];
+    HostArray& array = memory[value] = of.data ? *of.data : HostArray::zeros(of.type.dtype, of.type.shape);
+    for (i64 i = 0; i < array.elements() && !of.data && is_float(array.dtype); ++i) array.set(i, NAN);
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i) memory[graph.inputs[i]] = inputs[i];
-  auto array_of = [&](graph::ValueId value) {
-    graph::ValueId root = fused.memory[value];
-    HostArray array = graph.values[root].data ? *graph.values[root].data : memory[root].value();
-    array.shape = graph.values[value].type.shape;
+  auto array_of = [&](const graph::OperandType& type, const graph::Part& part) {
+    HostArray array = HostArray::zeros(type.dtype, type.shape);
+    copy_rows(array, memory.at(part.memory), part, true);
     return array;
   };
   for (const graph::Group& group : fused.groups) {
     OwnedProgram owned = program_of(graph, group);
     std::vector<HostArray> arrays;
-    for (graph::ValueId input : group.inputs) arrays.push_back(array_of(input));
-    for (graph::ValueId constant : group.constants) arrays.push_back(array_of(constant));
-    for (graph::ValueId output : group.outputs)
-      arrays.push_back(HostArray::zeros(graph.values[output].type.dtype, graph.values[output].type.shape));
+    std::size_t read = group.inputs.size() + group.constants.size();
+    for (std::size_t i = 0; i < group.places.size(); ++i) {
+      const Buffer* buffer = owned.program.params[i].buffer;
+      graph::OperandType type{buffer->dtype, {buffer->shape.begin(), buffer->shape.end()}};
+      arrays.push_back(i < read ? array_of(type, group.places[i]) : HostArray::zeros(type.dtype, type.shape));
+    }
     std::string error = interpret(owned.program, arrays);
     EXPECT_EQ(error, "") << group.name;
-    for (std::size_t i = 0; i < group.outputs.size(); ++i)
-      memory[group.outputs[i]] = std::move(arrays[group.inputs.size() + group.constants.size() + i]);
+    for (std::size_t i = read; i < arrays.size(); ++i)
+      copy_rows(arrays[i], memory.at(group.places[i].memory), group.places[i], false);
   }
   std::vector<HostArray> out;
-  for (graph::ValueId output : graph.outputs) out.push_back(array_of(output));
+  for (graph::ValueId output : graph.outputs) out.push_back(array_of(graph.values[output].type, fused.parts[output]));
   return out;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "backends/kernel_abi.h"
 #include "dsl/base/text.h"
@@ -17,6 +16,7 @@
 #include "support/random_graph.h"
 #include "support/run_program.h"
 #include "support/support.h"
+#include "tests/unit/plan_walk.h"
 
 namespace tw {
 namespace {
@@ -24,158 +24,16 @@ namespace {
 using graph::Graph;
 using graph::GraphBuilder;
 using graph::ValueId;
+using test::are_same;
+using test::compiled;
+using test::expect_sound;
+using test::outputs_of;
 using Ints = std::vector<i64>;
 
-Target target_with(int threads) {
-  Target target = host_target();
-  target.threads = threads;
-  return target;
-}
-
-ExportPlan compiled(const Graph& graph, int threads = 1) {
-  Target target = target_with(threads);
-  std::string error;
-  auto plan = compile_model(graph, model_tasks(graph, target), {.library = "net", .target = target}, error);
-  EXPECT_TRUE(plan) << error;
-  return plan ? std::move(*plan) : ExportPlan{};
-}
-
-std::vector<HostArray> outputs_of(const ExportPlan& plan, const std::vector<HostArray>& inputs, int threads = 1) {
-  test::TemporaryDirectory folder;
-  ExportResult written = write_export(plan, folder.path());
-  EXPECT_EQ(written.error + written.note, "");
-  std::string error;
-  std::optional<ModelLibrary> library = open_model(folder.path(), error);
-  EXPECT_TRUE(library) << error;
-  if (!library) return {};
-  ModelRun run = run_model(*library, inputs, threads);
-  EXPECT_EQ(run.error, "");
-  return std::move(run.outputs);
-}
-
-bool are_same(const std::vector<HostArray>& expected, const std::vector<HostArray>& found) {
-  if (expected.size() != found.size()) return false;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    ModelDifference off = difference(expected[i], found[i]);
-    if (off.largest > 1e-5 && off.is_wrong(1e-3)) return false;
-  }
-  return true;
-}
-
-// Follows the steps of a plan and the bytes that they read and write, in the plan's memory and in the outputs.
-class PlanWalk {
- public:
-  PlanWalk(const ExportPlan& plan, const ModelTasks& tasks) : plan_(plan), model_(*plan.model), tasks_(tasks) {}
-
-  // At each read all bytes of the buffer are those that one step wrote there as one buffer, and it is the step that
-  // makes this value. Buffers lie inside of what they are parts of, aligned.
-  void expect_sound() {
-    ASSERT_EQ(model_.steps.size(), tasks_.fused.groups.size());
-    for (std::size_t g = 0; g < model_.steps.size(); ++g) step(g);
-    for (const ModelCopy& copy : model_.copies) {
-      i64 bytes = model_.outputs[copy.output].bytes;
-      expect_inside(copy.from, bytes);
-      EXPECT_TRUE(!is_written(copy.from) || writer_of(copy.from, bytes) >= 0) << "output " << copy.output;
-      write({ModelPlace::Where::Output, static_cast<i64>(copy.output)}, bytes, 0);
-    }
-    for (std::size_t i = 0; i < model_.outputs.size(); ++i)
-      EXPECT_GE(writer_of({ModelPlace::Where::Output, static_cast<i64>(i)}, model_.outputs[i].bytes), 0)
-          << "nothing writes output " << i;
-  }
-
- private:
-  struct Write {
-    i64 at, bytes;
-    int value;  // that was written
-  };
-  using Bytes = std::vector<int>;  // the number of the write that each byte comes from; -1 = of none
-
-  static bool is_written(const ModelPlace& place) {
-    return place.where == ModelPlace::Where::Memory || place.where == ModelPlace::Where::Output;
-  }
-  // The bytes of the memory, or of one output, and where the place is among them.
-  std::pair<Bytes*, i64> range(const ModelPlace& place) {
-    bool is_memory = place.where == ModelPlace::Where::Memory;
-    i64 size = is_memory ? model_.memory_bytes : model_.outputs[static_cast<std::size_t>(place.at)].bytes;
-    auto made = bytes_.try_emplace(is_memory ? -1 : place.at, Bytes(static_cast<std::size_t>(size), -1));
-    return {&made.first->second, is_memory ? place.at : 0};
-  }
-
-  void expect_inside(const ModelPlace& place, i64 bytes) {
-    if (place.where == ModelPlace::Where::Input || place.where == ModelPlace::Where::Output) {
-      const std::vector<KernelArgument>& all = place.where == ModelPlace::Where::Input ? model_.inputs : model_.outputs;
-      ASSERT_LT(place.at, std::ssize(all));
-      EXPECT_EQ(all[static_cast<std::size_t>(place.at)].bytes, bytes);
-      return;
-    }
-    bool is_memory = place.where == ModelPlace::Where::Memory;
-    i64 end = is_memory ? model_.memory_bytes : kWeightsHeaderBytes + std::ssize(model_.weights);
-    EXPECT_EQ(place.at % TW_ALIGNMENT, 0);
-    EXPECT_GE(place.at, is_memory ? 0 : kWeightsHeaderBytes);
-    ASSERT_LE(place.at + bytes, end);
-  }
-
-  void write(const ModelPlace& place, i64 bytes, int value) {
-    auto [of, at] = range(place);
-    std::fill_n(of->begin() + at, bytes, static_cast<int>(writes_.size()));
-    writes_.push_back({at, bytes, value});
-  }
-  // The value that was written there as a whole; -1 if there is something else by now.
-  int writer_of(const ModelPlace& place, i64 bytes) {
-    auto [of, at] = range(place);
-    if (bytes == 0) return 0;
-    auto begin = of->begin() + at;
-    if (*begin < 0 || !std::all_of(begin, begin + bytes, [&](int by) { return by == *begin; })) return -1;
-    const Write& found = writes_[static_cast<std::size_t>(*begin)];
-    return found.at == at && found.bytes == bytes ? found.value : -1;
-  }
-
-  static bool are_apart(const ModelPlace& a, i64 a_bytes, const ModelPlace& b, i64 b_bytes) {
-    if (a.where != b.where) return true;
-    return a.where == ModelPlace::Where::Memory ? a.at + a_bytes <= b.at || b.at + b_bytes <= a.at : a.at != b.at;
-  }
-
-  void step(std::size_t g) {
-    const graph::Group& group = tasks_.fused.groups[g];
-    const ModelStep& step = model_.steps[g];
-    const std::vector<KernelArgument>& arguments = plan_.tasks[step.task].kernel.manifest.run;
-    EXPECT_EQ(step.task, tasks_.task_of[g]);
-    ASSERT_EQ(step.buffers.size(), arguments.size());
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      expect_inside(step.buffers[i], arguments[i].bytes);
-      if (arguments[i].role != ArgumentRole::Input || !is_written(step.buffers[i])) continue;
-      ValueId read = tasks_.fused.memory[group.inputs[std::stoul(arguments[i].name.substr(1))]];
-      EXPECT_EQ(writer_of(step.buffers[i], arguments[i].bytes), static_cast<int>(read)) << step.name;
-    }
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].role != ArgumentRole::Output) continue;
-      ASSERT_TRUE(is_written(step.buffers[i])) << step.name;
-      for (std::size_t j = 0; j < arguments.size(); ++j)
-        EXPECT_TRUE(i == j || are_apart(step.buffers[i], arguments[i].bytes, step.buffers[j], arguments[j].bytes))
-            << step.name << ": " << i << " and " << j;
-      write(step.buffers[i], arguments[i].bytes, static_cast<int>(group.outputs[next++]));
-    }
-  }
-
-  const ExportPlan& plan_;
-  const ModelPlan& model_;
-  const ModelTasks& tasks_;
-  std::map<i64, Bytes> bytes_;  // -1 = memory; else of an output
-  std::vector<Write> writes_;
-};
-
-void expect_sound(const ExportPlan& plan, const Graph& graph, int threads = 1) {
-  ModelTasks tasks = model_tasks(graph, target_with(threads));
-  PlanWalk(plan, tasks).expect_sound();
-  EXPECT_GE(plan.model->memory_bytes, plan.model->least_memory_bytes);
-  EXPECT_EQ(plan.tasks.size(), tasks.tasks.size());
-}
-
-TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) {
+void expect_compiled_right(Graph (*make)(Rng)) {
   test::Seeds seeds = test::seeds_from_environment(5);
   for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
-    Graph graph = test::random_graph(Rng(static_cast<u64>(seed)));
+    Graph graph = make(Rng(static_cast<u64>(seed)));
     std::vector<HostArray> inputs = test::random_arrays(graph, Rng(static_cast<u64>(seed), 1));
     std::string error;
     auto expected = graph::evaluate(graph, inputs, error);
@@ -188,6 +46,11 @@ TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) {
     EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs, threads))) << "TW_SEED=" << seed << "\n"
                                                                         << to_string(graph);
   }
+}
+
+TEST(CompileModel, RandomGraphsGiveWhatTheInterpreterGives) { expect_compiled_right(test::random_graph); }
+TEST(CompileModel, RandomGraphsOfJoinedValuesGiveWhatTheInterpreterGives) {
+  expect_compiled_right(test::random_joined_graph);
 }
 
 class Builder : public test::GraphKit {

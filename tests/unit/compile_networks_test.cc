@@ -123,7 +123,8 @@ TEST_P(Networks, GiveWhatTheFileSays) {
 std::string name_of_case(const testing::TestParamInfo<Recipe>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, Networks,
-                         testing::Values(Recipe{"resnet18"}, Recipe{"resnet50"}, Recipe{"mobilenet_v2"},
+                         testing::Values(Recipe{"resnet18"}, Recipe{"resnet50"}, Recipe{"densenet121"},
+                                         Recipe{"googlenet"}, Recipe{"unet"}, Recipe{"mobilenet_v2"},
                                          Recipe{"efficientnet_b0"}, Recipe{"convnext_tiny"}, Recipe{"vit_b_16"},
                                          Recipe{"bert_base", false}, Recipe{"gpt2", false}),
                          name_of_case);

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "graph/fusion.h"
@@ -31,10 +34,10 @@ void expect_same(const std::vector<HostArray>& expected, const std::vector<HostA
   }
 }
 
-TEST(GraphPasses, RandomGraphsComputeTheSame) {
+void expect_passes_keep(Graph (*make)(Rng)) {
   test::Seeds seeds = test::seeds_from_environment(200);
-  for (i64 seed = seeds.first; seed < seeds.end && !HasFailure(); ++seed) {
-    Graph graph = test::random_graph(Rng(static_cast<u64>(seed)));
+  for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
+    Graph graph = make(Rng(static_cast<u64>(seed)));
     std::vector<HostArray> inputs = test::random_arrays(graph, Rng(static_cast<u64>(seed), 1));
     std::string error;
     auto expected = evaluate(graph, inputs, error);
@@ -45,8 +48,12 @@ TEST(GraphPasses, RandomGraphsComputeTheSame) {
     std::string what = cat("TW_SEED=", seed, "\n", to_string(graph), "becomes\n", to_string(simple));
     expect_same(*expected, *found, what);
     expect_same(*found, run_groups(simple, fuse(simple), inputs), cat("fused, ", what));
+    expect_same(*found, run_groups(simple, fuse(simple, InPlace::Yes), inputs), cat("in place, ", what));
   }
 }
+
+TEST(GraphPasses, RandomGraphsComputeTheSame) { expect_passes_keep(test::random_graph); }
+TEST(GraphPasses, RandomGraphsOfJoinedValuesComputeTheSame) { expect_passes_keep(test::random_joined_graph); }
 
 class Builder : public test::GraphKit {
  public:
