@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "dsl/base/text.h"
-#include "fleet_kit.h"
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/fleet_runner.h"
-#include "search_kit.h"
 #include "support/run_program.h"
+#include "tests/unit/fleet_kit.h"
+#include "tests/unit/search_kit.h"
 
 namespace tw {
 namespace {

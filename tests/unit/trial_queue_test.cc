@@ -12,9 +12,9 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "fleet_kit.h"
 #include "runtime/fleet/lasting_queue.h"
 #include "runtime/store/database.h"
+#include "tests/unit/fleet_kit.h"
 
 namespace tw {
 namespace {
