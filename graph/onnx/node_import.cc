@@ -100,6 +100,10 @@ std::vector<ValueId> NodeImport::add_several(const std::string& op, WorkloadArgu
   std::optional<std::vector<ValueId>> made;
   std::string name = node_.output_size() > 0 ? node_.output(0) : node_.name();
   if (std::ranges::any_of(inputs, [&](ValueId input) { return is_empty(input); })) fail(kNoElements);
+  // Products of our own may have operands of two types, those of ONNX not.
+  bool is_product = op == "matmul" || op.starts_with("conv");
+  if (is_product && dtype(inputs[0]) != dtype(inputs[1]))
+    fail(cat("its operands are ", name_of(dtype(inputs[0])), " and ", name_of(dtype(inputs[1]))));
   if (problem_.empty()) made = builder_.add(op, std::move(arguments), inputs, name, error);
   if (made) return *made;
   fail(error);

@@ -122,6 +122,16 @@ TEST_F(Precision, WhatItCannotBeIsRefused) {
   expect_refused({"run", "out", "--precision", "bf16"}, 2, "--precision and --database are for an ONNX file");
 }
 
+// Ours may, where the one is narrow.
+TEST_F(Precision, ProductsOfAFileHaveOneType) {
+  using namespace graph::test;
+  std::string net = part(1, node("MatMul", {"x", "a"}, {"y"})) + part(2, "g");
+  net += initializer("a", HostArray::zeros(DType::F64, {64, 32}));
+  net += part(11, value_info("x", DType::F32, {16, 64})) + part(12, value_info("y", DType::F32, {16, 32}));
+  test::write_file(at("mixed.onnx"), model(net));
+  expect_refused({"compile", "mixed.onnx", "--output", "o"}, 2, "its operands are f32 and f64");
+}
+
 TEST_F(Precision, RunTakesAModelWithIt) {
   test::write_file(at("x.npy"), *npy_bytes(random_array({16, 64}, 5)));
   for (const char* type : {"f32", "bf16"}) {
