@@ -18,7 +18,7 @@ ModelTasks model_tasks(const graph::Graph& graph, const Target& target) {
 }
 
 ModelTasks model_tasks(const graph::Graph& graph, const Target& target, TaskNames& names) {
-  ModelTasks made{graph::fuse(graph), {}, {}};
+  ModelTasks made{graph::fuse(graph, is_device(target) ? 0 : graph::kSharedRowBytes), {}, {}};
   std::map<std::string, std::size_t> known;  // by the text of the program
   for (const graph::Group& group : made.fused.groups) {
     OwnedProgram program = graph::program_of(graph, group);
