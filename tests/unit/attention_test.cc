@@ -137,8 +137,17 @@ TEST(Attention, TheSecondOfTwoIsAnotherKernel) {
   EXPECT_EQ(groups_of(a.finish(a.add("matmul", {}, {w, a.values()}))), 2u);
 }
 
+// What follows an attention is no third product of the same kernel.
+TEST(Attention, ThereAreTwoProductsAndNoMore) {
+  Attention a(kSmall);
+  ValueId first = a.add("matmul", {}, {a.weights(), a.values()});
+  ValueId w = a.add("softmax", {{"axis", i64{3}}}, {first});
+  EXPECT_EQ(groups_of(a.finish(a.add("matmul", {}, {w, a.input({1, 2, 16, 16})}))), 3u);
+}
+
 TEST(Attention, FormsSayWhoReadsItsOwnRow) {
   Attention a(kSmall);
+  a.add("matmul", {}, {a.input({1, 2, 16, 16}), a.input({1, 2, 16, 16})});
   Graph graph = a.graph();
   for (const graph::Node& node : graph.nodes) {
     std::vector<bool> rows = form_of(graph, node).same_row;
