@@ -19,9 +19,10 @@ constexpr std::size_t kMostNames = 4;
 
 class Fusion {
  public:
-  Fusion(const Graph& graph, InPlace in_place)
+  Fusion(const Graph& graph, InPlace in_place, i64 shared_row_bytes)
       : graph_(graph),
         in_place_(in_place == InPlace::Yes),
+        shared_row_bytes_(shared_row_bytes),
         parts_(graph),
         makers_(graph.values.size(), kNone),
         readers_(graph.values.size()),
@@ -48,6 +49,7 @@ class Fusion {
       if (group_[n] == kNone) group_[n] = new_group();
       members_[group_[n]].push_back(n);
       take_in_operands(n);
+      take_in_rows(n);
       claim_readers(n);
     }
     FusedGraph fused;
@@ -259,11 +261,69 @@ class Fusion {
       u32 other = group_[maker];
       if (has_reduction(other) || graph_.nodes[maker].outputs.size() != 1) continue;
       if (forms_[n].has_reuse && !only_moves(other)) continue;
-      for (u32 member : members_[other]) group_[member] = group_[n];
-      std::vector<u32>& own = members_[group_[n]];
-      own.insert(own.end(), members_[other].begin(), members_[other].end());
-      members_[other].clear();
+      take_in_group(n, other);
     }
+  }
+  void take_in_group(u32 n, u32 other) {
+    for (u32 member : members_[other]) group_[member] = group_[n];
+    std::vector<u32>& own = members_[group_[n]];
+    own.insert(own.end(), members_[other].begin(), members_[other].end());
+    members_[other].clear();
+  }
+
+  // A product of rows that another product made and that were reduced in between, as softmax does: all of it becomes
+  // the group of this product, if nobody else reads what is in between.
+  void take_in_rows(u32 n) {
+    if (!is_product_of_results(n)) return;
+    for (std::size_t i = 0; i < graph_.nodes[n].inputs.size(); ++i) {
+      std::optional<u32> stages = group_of_rows(n, i);
+      if (!stages || *stages == group_[n]) continue;
+      std::optional<u32> first = product_behind(*stages);
+      if (!first) continue;
+      take_in_group(n, *first);
+      take_in_group(n, *stages);
+      return;
+    }
+  }
+
+  // Constants are packed for a whole product: with tiles of its own it is faster than with those of another one.
+  bool is_product_of_results(u32 n) const {
+    return forms_[n].has_reuse &&
+           std::ranges::none_of(graph_.nodes[n].inputs, [&](ValueId v) { return is_constant(v); });
+  }
+  // The group that makes an operand, if it is read in the row of the result alone, by this node alone, and fits.
+  std::optional<u32> group_of_rows(u32 n, std::size_t operand) const {
+    ValueId value = graph_.nodes[n].inputs[operand];
+    const OperandType& type = graph_.values[value].type;
+    u32 maker = makers_[value];
+    if (!forms_[n].same_row[operand] || !has_one_reader(value) || maker == kNone || group_[maker] == kNone)
+      return std::nullopt;
+    if (type.shape.back() * bytes_of(type.dtype) > shared_row_bytes_) return std::nullopt;
+    return group_[maker];
+  }
+  // Stages of rows read one product's result, and nothing else that was not there before.
+  std::optional<u32> product_behind(u32 stages) const {
+    if (!has_reduction(stages)) return std::nullopt;
+    std::optional<u32> found;
+    for (u32 n : members_[stages]) {
+      if (forms_[n].has_reuse) return std::nullopt;
+      for (std::size_t i = 0; i < graph_.nodes[n].inputs.size(); ++i) {
+        u32 maker = makers_[graph_.nodes[n].inputs[i]];
+        bool is_inside = maker != kNone && group_[maker] == stages;
+        if (is_inside && !forms_[n].same_row[i]) return std::nullopt;
+        std::optional<u32> group = is_inside ? std::nullopt : group_of_rows(n, i);
+        if (group && is_only_a_product(*group)) found = group;
+      }
+    }
+    return found;
+  }
+  bool is_only_a_product(u32 group) const {
+    u32 reductions = 0, products = 0;
+    for (u32 n : members_[group]) {
+      reductions += forms_[n].has_reduction;
+      products += is_product_of_results(n);
+    }
+    return reductions == 1 && products == 1;
   }
 
   // With the nodes that it computes for itself.
@@ -335,6 +395,7 @@ class Fusion {
 
   const Graph& graph_;
   bool in_place_;
+  i64 shared_row_bytes_;
   Parts parts_;
   std::vector<u32> makers_;  // the node that makes a value
   std::vector<std::vector<u32>> readers_;
@@ -350,7 +411,9 @@ class Fusion {
 
 }  // namespace
 
-FusedGraph fuse(const Graph& graph, InPlace in_place) { return Fusion(graph, in_place).run(); }
+FusedGraph fuse(const Graph& graph, InPlace in_place, i64 shared_row_bytes) {
+  return Fusion(graph, in_place, shared_row_bytes).run();
+}
 
 OwnedProgram program_of(const Graph& graph, const Group& group) {
   te::Definition definition(group.name);

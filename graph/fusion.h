@@ -1,6 +1,7 @@
 // Fusion: a graph as kernels. Each group of nodes becomes one program: an anchor, which is a reduction, with what
-// stands before and behind it element by element, or a chain of such nodes alone. Which loops and buffers come of that
-// is for the rules to say.
+// stands before and behind it element by element, or a chain of such nodes alone. Attention has two anchors: scores and
+// the product with the values, and what reduces rows in between. Which loops and buffers come of that is for the rules
+// to say.
 #pragma once
 #include "graph/parts.h"
 
@@ -27,7 +28,12 @@ struct FusedGraph {
   std::vector<Part> parts;
 };
 
-FusedGraph fuse(const Graph& graph, InPlace in_place = InPlace::No);
+// A product, stages of its rows such as softmax, and a product of these with another matrix are one group if a row has
+// at most so many bytes: then 16 of them, which make good tiles, take a quarter of a second cache of 1 MiB. It does not
+// depend on the machine, so that a model has the same tasks everywhere.
+inline constexpr i64 kSharedRowBytes = 16 << 10;
+// `shared_row_bytes`: 0 = such products stay apart, as devices want them.
+FusedGraph fuse(const Graph& graph, InPlace in_place = InPlace::No, i64 shared_row_bytes = kSharedRowBytes);
 
 // The parameters X0, X1, ... (inputs), W0, ... (constants), then the outputs; dense, wherever they lie.
 OwnedProgram program_of(const Graph& graph, const Group& group);

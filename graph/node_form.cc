@@ -8,16 +8,20 @@
 namespace tw::graph {
 namespace {
 
-// Are these the indices that the block writes to?
-bool is_own_place(const Load* load, const Store* store) {
+// Are the first `dimensions` indices those that the block writes to?
+bool is_own_place(const Load* load, const Store* store, std::size_t dimensions) {
   const StoreTarget& target = store->targets[0];
-  if (load->indices.size() != target.indices.size()) return false;
-  for (std::size_t d = 0; d < load->indices.size(); ++d) {
+  if (load->indices.size() < dimensions || target.indices.size() < dimensions) return false;
+  for (std::size_t d = 0; d < dimensions; ++d) {
     const Var *read = as<Var>(load->indices[d]), *written = as<Var>(target.indices[d]);
     bool is_both_zero = constant_of(load->indices[d]) == 0 && constant_of(target.indices[d]) == 0;
     if (!is_both_zero && (!read || read != written)) return false;
   }
   return true;
+}
+bool is_own_place(const Load* load, const Store* store) {
+  std::size_t dimensions = store->targets[0].indices.size();
+  return load->indices.size() == dimensions && is_own_place(load, store, dimensions);
 }
 
 // Does a value depend on where it is, but for what is read there?
@@ -51,6 +55,8 @@ NodeForm form_of(const Graph& graph, const Node& node) {
   form.is_movement = true;
   form.is_elementwise = std::ranges::none_of(node.arguments, is_list);
   std::vector<const Buffer*> moved;  // read elsewhere than at the place of the result
+  std::vector<const Buffer*> apart;  // read elsewhere than in its row
+  const std::size_t rows = shape.empty() ? 0 : shape.size() - 1;
   for (const Block* block : blocks_in(program.body)) {
     const Store* store = single_store(block);
     bool is_plain = is_spatial(block) && !block->init && store;
@@ -59,16 +65,22 @@ NodeForm form_of(const Graph& graph, const Node& node) {
     form.is_movement &= is_plain && is_movement(store->values[0]);
     for_each<Load>(block->body, [&](const Load* load) {
       if (!is_plain || !is_own_place(load, store)) moved.push_back(load->buffer);
+      if (!store || !is_own_place(load, store, rows)) apart.push_back(load->buffer);
     });
   }
+  auto is_in = [](const std::vector<const Buffer*>& list, const Buffer* b) { return std::ranges::count(list, b) > 0; };
+  bool has_own_rows = std::ranges::none_of(program.locals, [&](const Buffer* local) { return is_in(apart, local); });
   for (std::size_t n = 0; n < node.inputs.size(); ++n) {
     const Buffer* operand = program.params[n].buffer;
-    bool is_alike = graph.values[node.inputs[n]].type.shape == shape;
-    form.same_place.push_back(is_alike && std::ranges::count(moved, operand) == 0);
+    const std::vector<i64>& own = graph.values[node.inputs[n]].type.shape;
+    form.same_place.push_back(own == shape && !is_in(moved, operand));
+    bool has_rows =
+        own.size() == shape.size() && std::equal(own.begin(), own.begin() + static_cast<i64>(rows), shape.begin());
+    form.same_row.push_back(has_rows && has_own_rows && !is_in(apart, operand));
     form.is_elementwise &= form.same_place.back() || operand->shape.empty();
   }
-  auto is_moved = [&](const Buffer* local) { return std::ranges::count(moved, local) > 0; };
-  form.is_elementwise &= node.outputs.size() == 1 && std::ranges::none_of(program.locals, is_moved);
+  bool has_own_places = std::ranges::none_of(program.locals, [&](const Buffer* local) { return is_in(moved, local); });
+  form.is_elementwise &= node.outputs.size() == 1 && has_own_places;
   i64 read = 0;
   for (ValueId input : node.inputs) read += elements_of(graph.values[input].type);
   form.has_reuse = form.has_reduction && points_of(program) > 4.0 * static_cast<double>(read);

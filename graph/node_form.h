@@ -14,6 +14,9 @@ struct NodeForm {
   bool is_movement = false;
   // Operand n has the result's shape and is read at the place of the result alone.
   std::vector<bool> same_place;
+  // Operand n is read in the row of the result alone, whatever its last dimension: so are those of softmax, and the
+  // first one of a product.
+  std::vector<bool> same_row;
   // Every operand is, or is a scalar, and no argument is a list: the order of dimensions does not matter.
   bool is_elementwise = false;
 };

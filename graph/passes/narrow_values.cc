@@ -50,7 +50,8 @@ class NarrowValues {
     for (const Group& group : fused_.groups) {
       if (group.outputs.size() == 1) is_stored_[group.outputs[0]] = can_be_narrow(group);
     }
-    for (ValueId output : graph.outputs) is_stored_[fused_.memory[output]] = is_weight_[fused_.memory[output]] = false;
+    for (ValueId output : graph.outputs)
+      is_stored_[fused_.parts[output].memory] = is_weight_[fused_.parts[output].memory] = false;
     for (const Group& group : fused_.groups | std::views::reverse) keep_what_places_are_made_of(group);
     for (const Group& group : fused_.groups) {
       for (ValueId output : group.outputs) is_kept_[output] = !is_stored_[output];
@@ -64,7 +65,7 @@ class NarrowValues {
   // A constant that is narrow.
   bool is_weight(ValueId value) const { return is_weight_[value]; }
   // Another name of what lies in memory.
-  bool is_view(ValueId value) const { return fused_.memory[value] != value; }
+  bool is_view(ValueId value) const { return fused_.parts[value].memory != value; }
   // Only moves elements of floats.
   bool is_movement(const Node& node) const {
     auto is_float_operand = [&](ValueId input) { return is_f32(graph_.values[input]); };
@@ -92,7 +93,7 @@ class NarrowValues {
     if (!is_f32(graph_.values[group.outputs[0]])) return false;
     if (has_product(group)) return true;
     auto is_float = [&](ValueId value) { return is_f32(graph_.values[value]); };
-    auto is_narrow_constant = [&](ValueId value) { return is_weight_[fused_.memory[value]]; };
+    auto is_narrow_constant = [&](ValueId value) { return is_weight_[fused_.parts[value].memory]; };
     bool is_from_floats =
         std::ranges::any_of(group.inputs, is_float) || std::ranges::any_of(group.constants, is_narrow_constant);
     return is_from_floats && !is_statistic(group);
@@ -114,8 +115,8 @@ class NarrowValues {
     });
     if (!gives_places) return;
     for (ValueId input : group.inputs) {
-      is_stored_[fused_.memory[input]] = false;
-      leads_to_places_.insert(fused_.memory[input]);
+      is_stored_[fused_.parts[input].memory] = false;
+      leads_to_places_.insert(fused_.parts[input].memory);
     }
   }
 

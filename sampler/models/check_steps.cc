@@ -23,7 +23,7 @@ Written written_by(const graph::Graph& graph, const ModelTasks& tasks, const Exp
       if (arguments[i].role != ArgumentRole::Output) continue;
       const graph::Part& part = group.places[group.inputs.size() + group.constants.size() + next];
       out.values.push_back(group.outputs[next++]);
-      const graph::OperandType& type = graph.values[out.values.back()].type;
+      const OperandType& type = graph.values[out.values.back()].type;
       KernelArgument dense{arguments[i].name, ArgumentRole::Output, type.dtype, type.shape, graph::bytes_of(type)};
       out.buffers.push_back({step, i, dense, part.rows, part.pitch * bytes_of(type.dtype)});
     }

@@ -18,7 +18,8 @@ ModelTasks model_tasks(const graph::Graph& graph, const Target& target) {
 }
 
 ModelTasks model_tasks(const graph::Graph& graph, const Target& target, TaskNames& names) {
-  ModelTasks made{graph::fuse(graph, is_device(target) ? graph::InPlace::No : graph::InPlace::Yes), {}, {}};
+  using graph::InPlace;
+  ModelTasks made{is_device(target) ? graph::fuse(graph, InPlace::No, 0) : graph::fuse(graph, InPlace::Yes), {}, {}};
   std::map<std::string, std::size_t> known;  // by the text of the program
   for (const graph::Group& group : made.fused.groups) {
     OwnedProgram program = graph::program_of(graph, group);

@@ -32,7 +32,7 @@ inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph:
     for (i64 i = 0; i < array.elements() && !of.data && is_float(array.dtype); ++i) array.set(i, NAN);
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) memory[graph.inputs[i]] = inputs[i];
-  auto array_of = [&](const graph::OperandType& type, const graph::Part& part) {
+  auto array_of = [&](const OperandType& type, const graph::Part& part) {
     HostArray array = HostArray::zeros(type.dtype, type.shape);
     copy_rows(array, memory.at(part.memory), part, true);
     return array;
@@ -43,7 +43,7 @@ inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph:
     std::size_t read = group.inputs.size() + group.constants.size();
     for (std::size_t i = 0; i < group.places.size(); ++i) {
       const Buffer* buffer = owned.program.params[i].buffer;
-      graph::OperandType type{buffer->dtype, {buffer->shape.begin(), buffer->shape.end()}};
+      OperandType type{buffer->dtype, {buffer->shape.begin(), buffer->shape.end()}};
       arrays.push_back(i < read ? array_of(type, group.places[i]) : HostArray::zeros(type.dtype, type.shape));
     }
     std::string error = interpret(owned.program, arrays);
