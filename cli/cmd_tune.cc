@@ -41,6 +41,7 @@ struct Options {
   std::optional<double> min_gain;
   double seconds = 0;
   std::vector<std::string> shapes, rewrites;
+  std::string precision;
   int threads = 0;
   std::optional<u64> seed;
   int finalists = 8;
@@ -375,7 +376,7 @@ bool check_objective(const std::string& name) {
 int tune_list(const Options& options) {
   if (!is_model_name("--model", options.model, model_names()) || !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list =
-      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites);
+      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites, options.precision);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
@@ -433,6 +434,7 @@ int run_tune(int count, char** words) {
   app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
   app.add_option("--rewrites", options.rewrites,
                  "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones");
+  app.add_option("--precision", options.precision, "of the kernels of a model: bf16 or f16, as for `compile`");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
       .range(1, 1000000000);
