@@ -45,6 +45,7 @@ struct Options {
   std::optional<double> min_gain;
   double seconds = 0;
   std::vector<std::string> shapes, rewrites;
+  std::string precision;
   int threads = 0;
   std::optional<u64> seed;
   int finalists = 8;
@@ -400,7 +401,7 @@ int tune_list(const Options& options) {
   if (!options.model.empty() && !is_model_name("--model", options.model)) return Usage;
   if (!options.objective.empty() && !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list =
-      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites);
+      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites, options.precision);
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
@@ -462,6 +463,7 @@ int run_tune(int count, char** words) {
   app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
   app.add_option("--rewrites", options.rewrites,
                  "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones");
+  app.add_option("--precision", options.precision, "of the kernels of a model: bf16 or f16, as for `compile`");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--measure-on", options.measure_on,
                  "`here`, or `fleet`: the machines that `tracewright measure` lends to the database");

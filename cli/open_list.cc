@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/compile_to.h"
 #include "cli/model_shapes.h"
 #include "cli/open_graph.h"
 #include "dsl/base/text.h"
@@ -11,15 +12,19 @@
 namespace tw::cli {
 
 std::optional<LoadedList> open_list(const std::string& path, const std::string& rules, const std::string& strategy,
-                                    const std::vector<std::string>& shapes, const std::vector<std::string>& rewrites) {
+                                    const std::vector<std::string>& shapes, const std::vector<std::string>& rewrites,
+                                    const std::string& precision) {
   std::optional<std::vector<ModelShape>> parsed = parse_shapes(shapes);
-  if (!parsed) return std::nullopt;
+  std::optional<DType> type = parsed ? parse_precision(precision) : std::nullopt;
+  if (!type) return std::nullopt;
+  if (!precision.empty() && !is_onnx(path))
+    return say("--precision is for a model; in a list it is `precision: bf16`"), std::nullopt;
   if (!shapes.empty() && !is_onnx(path))
     return say("--shape is for a model; in a list it is `shapes: {x: [1, 3, 224, 224]}`"), std::nullopt;
   std::optional<OwnRewrites> own = OwnRewrites::read(rewrites);
   if (!own) return std::nullopt;
   std::string messages;
-  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, own->modules());
+  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, own->modules(), *type);
   if (!list && is_renamed_model(path)) return std::nullopt;
   std::fputs(messages.c_str(), stderr);
   return list;

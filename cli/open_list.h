@@ -10,9 +10,10 @@
 namespace tw::cli {
 
 // load_list; nullopt after messages. `shapes`: of the inputs of an ONNX file, "x=1,3,224,224". `rewrites`: files.
+// `precision`: of an ONNX file, "bf16"; "" = as its values are.
 std::optional<LoadedList> open_list(const std::string& path, const std::string& rules = "",
                                     const std::string& strategy = "", const std::vector<std::string>& shapes = {},
-                                    const std::vector<std::string>& rewrites = {});
+                                    const std::vector<std::string>& rewrites = {}, const std::string& precision = "");
 
 // False, after messages, if not all tasks (or the one of that name) can be measured in this machine's memory.
 bool fits_in_memory(const LoadedList& list, const std::string& only = "");

@@ -25,7 +25,7 @@ std::optional<WholeModelTimes> times_of(const ListedModel& model, Database& data
   auto imported = graph::import_onnx(model.path, how);
   if (auto* problems = std::get_if<graph::ImportProblems>(&imported))
     return error = join(problems->lines, "; "), std::nullopt;
-  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites.modules());
+  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites.modules(), model.precision);
   return time_whole_model(graph, model_tasks(graph, model.target),
                           {.library = "model",
                            .target = model.target,

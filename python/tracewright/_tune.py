@@ -40,13 +40,14 @@ class TuneResult:
         return "\n".join(lines)
 
 
-def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, database=None, shapes=None, show=False):
+def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, database=None, shapes=None, precision=None,
+         show=False):
     """Searches fast kernels for the tasks of a model (a path that ends in .onnx, bytes, an onnx.ModelProto) or of a task
     list (a path to YAML). Returns a TuneResult; everything measured is in the database, for `compile(database=...)`.
 
     seconds: limit of this run. trials: for each task, those of earlier runs included. threads: that one inference
     uses, as in `compile`, since kernels are found by it. database: default is tuning.db, or what the list says.
-    shapes: of inputs that the model leaves open. show: print progress to standard error.
+    shapes: of inputs that the model leaves open. precision: of its kernels, as in `compile`. show: print progress to standard error.
 
     Ctrl-C ends the search after the kernel at hand and raises KeyboardInterrupt. Raises Error where the command fails.
     """
@@ -54,23 +55,24 @@ def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, databas
     for name, given in _command.extents_of(shapes).items():
         if len(given) > 1:
             raise Error(f"`{name}`: tune takes one shape of an input; tune for each, with the same database")
-    if is_list and (threads or shapes):
-        raise Error("threads and shapes of a task list stand in the list: target: {kind: cpu, threads: 1}")
+    if is_list and (threads or shapes or precision):
+        raise Error("threads, shapes and precision of a task list stand in the list: target: {kind: cpu, threads: 1}")
     words = ["--seconds", str(seconds)] if seconds else []
     words += ["--trials", str(trials)] if trials else []
     if is_list:
         return _run(os.fspath(model_or_task_list), words, database, show)
     with _command.model_file(model_or_task_list) as path, tempfile.TemporaryDirectory(prefix="tracewright-") as folder:
         file = Path(folder) / "model.yaml"
-        file.write_text(_list_of(path, threads, shapes))
+        file.write_text(_list_of(path, threads, shapes, precision))
         return _run(str(file), words, database or "tuning.db", show)
 
 
-def _list_of(path, threads, shapes):
+def _list_of(path, threads, shapes, precision):
     """A task list of the model alone. JSON is YAML."""
     target = {"kind": "cpu", **({"threads": threads} if threads else {})}
     task = {"name": "model", "model": os.path.abspath(path),
-            **({"shapes": {name: given[0] for name, given in _command.extents_of(shapes).items()}} if shapes else {})}
+            **({"shapes": {name: given[0] for name, given in _command.extents_of(shapes).items()}} if shapes else {}),
+            **({"precision": precision} if precision else {})}
     return json.dumps({"version": 1, "target": target, "tasks": [task]})
 
 

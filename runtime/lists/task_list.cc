@@ -173,6 +173,13 @@ void decode_shapes(const Item& item, TaskEntry& task) {
   });
 }
 
+void decode_precision(const Item& item, TaskEntry& task) {
+  std::optional<DType> type = parse_dtype(item.node.text);
+  if (item.node.kind != YamlKind::Word || !type || (*type != DType::F32 && !is_half(*type)))
+    return item.expected("`f32`, `bf16` or `f16`");
+  task.precision = {*type, item.node.span, true};
+}
+
 const std::vector<Key<TaskEntry>>& task_keys() {
   static const std::vector<Key<TaskEntry>> keys = {
       {"name", [](const Item& item, TaskEntry& task) { decode_name(item, task.name); },
@@ -184,6 +191,7 @@ const std::vector<Key<TaskEntry>>& task_keys() {
       {"use", [](const Item& item, TaskEntry& task) { decode_text(item, task.use); }},
       {"model", [](const Item& item, TaskEntry& task) { decode_text(item, task.model); }},
       {"shapes", decode_shapes},
+      {"precision", decode_precision},
       {"weight", [](const Item& item, TaskEntry& task) { decode_positive(item, task.weight); }},
       {"layout", [](const Item& item, TaskEntry& task) { decode_either(item, "fixed", "free", task.layout); }},
       {"timing", [](const Item& item, TaskEntry& task) { decode_either(item, "warm", "cold", task.timing); }},
@@ -221,6 +229,7 @@ void check_form(const YamlNode& node, TaskEntry& task, Diagnostics& diagnostics)
   goes_with("epilogue", "op", in_text);
   goes_with("use", "workload");
   goes_with("shapes", "model");
+  goes_with("precision", "model");
   if (node.find("workload") && !node.find("use"))
     diagnostics.error(node.span, "missing key `use` in a task",
                       "which workload of the file, as in `use: \"name(M = 512)\"`");
@@ -459,6 +468,7 @@ std::string to_json(const TaskList& list) {
       for (const ModelShape& shape : task.shapes)
         shapes[shape.name] = json::array(shape.extents.begin(), shape.extents.end());
       object["shapes"] = shapes;
+      if (task.precision.given) object["precision"] = name_of(task.precision.value);
     } else {
       object["workload"] = task.workload.value;
       object["use"] = task.use.value;

@@ -57,7 +57,8 @@ struct TaskEntry {
   Located<std::string> use;       // "banded(M = 512, B = 16)"; the span is that of the text inside its quotes
   Located<std::string> model;     // path as written, ONNX
   std::vector<ModelShape> shapes;
-  Located<double> weight{1.0};  // how often the task runs in the whole; divides trials between tasks
+  Located<DType> precision{DType::F32};  // of the values between a model's kernels: f32 (as they are), bf16 or f16
+  Located<double> weight{1.0};           // how often the task runs in the whole; divides trials between tasks
   Located<TaskLayout> layout{TaskLayout::Fixed};
   Located<Timing> timing{Timing::Warm};
   Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types

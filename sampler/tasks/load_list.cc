@@ -275,7 +275,7 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     return false;
   }
   std::size_t first = out.tasks.size();
-  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites);
+  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites, entry.precision.value);
   for (TuneTask& task : model_tasks(graph, target).tasks) {
     TaskEntry own = entry;
     if (entry.timing.given) task.timing = entry.timing.value;
@@ -284,7 +284,8 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     entries.push_back(std::move(own));
     out.tasks.push_back(std::move(task));
   }
-  out.models.push_back({entry.name.value, path, entry.shapes, target, first, out.tasks.size() - first});
+  out.models.push_back(
+      {entry.name.value, path, entry.shapes, entry.precision.value, target, first, out.tasks.size() - first});
   return true;
 }
 
@@ -310,22 +311,24 @@ void add_tasks(LoadedList& out, TaskMaker& maker, const Rewrites& rewrites, Diag
 }
 
 // The list of one model, as text; its name is that of the file.
-std::string list_of_model(const std::string& path, const std::vector<ModelShape>& shapes) {
+std::string list_of_model(const std::string& path, const std::vector<ModelShape>& shapes, DType precision) {
   std::filesystem::path file(path);
   std::string text;
   for (const ModelShape& shape : shapes)
     text += cat(text.empty() ? "" : ", ", quote(shape.name), ": [", join(shape.extents, ", "), "]");
   return cat("version: 1\ntasks:\n  - name: ", c_identifier(file.stem().string()),
-             "\n    model: ", quote(file.filename().string()), "\n    shapes: {", text, "}\n");
+             "\n    model: ", quote(file.filename().string()), "\n    shapes: {", text,
+             "}\n    precision: ", name_of(precision), "\n");
 }
 
 }  // namespace
 
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules,
                                     const std::string& strategy, const std::vector<ModelShape>& shapes,
-                                    const Rewrites& rewrites) {
+                                    const Rewrites& rewrites, DType precision) {
   std::string error;
-  std::optional<std::string> text = path.ends_with(".onnx") ? list_of_model(path, shapes) : read_text_file(path, error);
+  std::optional<std::string> text =
+      path.ends_with(".onnx") ? list_of_model(path, shapes, precision) : read_text_file(path, error);
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);

@@ -16,6 +16,7 @@ namespace tw {
 struct ListedModel {
   std::string name, path;
   std::vector<ModelShape> shapes;
+  DType precision = DType::F32;
   Target target;
   std::size_t first_task = 0, tasks = 0;
 };
@@ -29,12 +30,14 @@ struct LoadedList {
 };
 
 // nullopt after errors. An ONNX file stands for the list of its one model. `messages`: errors and warnings of all files
-// that belong to the list, with their places. Paths of workloads and modules are relative to the folder of the list.
-// `rules` replaces the list's rule set, if not empty, and `strategy` all of its `search`. What the list leaves out of
-// `search` is filled in. `rewrites` are tried on its models before those that are built in.
+// that belong to the list, with their places. `shapes` and `precision` are of an ONNX file. Paths of workloads and
+// modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty, and `strategy`
+// all of its `search`. What the list leaves out of `search` is filled in. `rewrites` are tried on its models before
+// those that are built in.
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "",
                                     const std::string& strategy = "", const std::vector<ModelShape>& shapes = {},
-                                    const std::vector<const graph::RewriteModule*>& rewrites = {});
+                                    const std::vector<const graph::RewriteModule*>& rewrites = {},
+                                    DType precision = DType::F32);
 
 // Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with
 // the places in the list; "" if they can.

@@ -307,7 +307,8 @@ TEST_F(CompileCommand, RunTakesAnOnnxFile) {
   ASSERT_EQ(run({"compile", "open.onnx", "--shape", "x=2,3", "--threads", "1", "--output", "out"}).code, 0);
   EXPECT_EQ(run({"run", "out", "--shape", "x=2,3"}).code, 0);
   expect_refused({"run", "out", "--shape", "x=4,3"}, 2, "the library has no entry for x=4,3; it has x=2,3");
-  expect_refused({"run", "out", "--database", "d.db"}, 2, "--rewrites, --target and --database are for an ONNX file");
+  expect_refused({"run", "out", "--database", "d.db"}, 2,
+                 "--rewrites, --target, --precision and --database are for an ONNX file");
 }
 
 TEST_F(CompileCommand, AFileForEachTensorOfRun) {

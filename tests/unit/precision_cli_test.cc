@@ -132,6 +132,33 @@ TEST_F(Precision, ProductsOfAFileHaveOneType) {
   expect_refused({"compile", "mixed.onnx", "--output", "o"}, 2, "its operands are f32 and f64");
 }
 
+TEST_F(Precision, ATaskListSaysIt) {
+  expect_refused({"tune", "net.onnx", "--precision", "f8"}, 2, "--precision: unknown type `f8`");
+  test::write_file(at("list.yaml"), "version: 1\ntasks:\n  - {name: net, model: net.onnx, precision: f8}\n");
+  expect_refused({"tune", "list.yaml"}, 2, "expected `f32`, `bf16` or `f16`");
+  expect_refused({"tune", "list.yaml", "--precision", "bf16"}, 2, "in a list it is `precision: bf16`");
+  test::write_file(at("list.yaml"),
+                   "version: 1\ntasks:\n  - {name: net, op: dense, args: {M: 1, N: 1, K: 1}, precision: bf16}\n");
+  expect_refused({"tune", "list.yaml"}, 2, "`precision` goes with `model`, not with `op`");
+}
+
+// Records are of kernels, so those of a list with the same precision are found, and those of f32 are not.
+TEST_F(Precision, WhatIsTunedIsFound) {
+  test::write_file(at("list.yaml"),
+                   "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+                   "  - {name: net, model: net.onnx, precision: bf16}\n");
+  Finished tuned = run({"tune", "list.yaml", "--trials", "2", "--database", "own.db"});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(tuned.out.find("times as fast as with the first kernels"), std::string::npos) << tuned.out << tuned.err;
+  std::vector<std::string> words{"compile", "net.onnx", "--threads", "1", "--database", "own.db", "--output", "out"};
+  Finished wide = run(words);
+  EXPECT_NE(wide.err.find("0 of 2 kernels come from own.db"), std::string::npos) << wide.err;
+  words.insert(words.end(), {"--precision", "bf16", "--check"});
+  Finished made = run(words);
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.err.find("2 of 2 kernels come from own.db"), std::string::npos) << made.err;
+}
+
 TEST_F(Precision, RunTakesAModelWithIt) {
   test::write_file(at("x.npy"), *npy_bytes(random_array({16, 64}, 5)));
   for (const char* type : {"f32", "bf16"}) {

@@ -275,7 +275,7 @@ note: did you mean `cpu`?
 tasks.yaml:4:5: error: expected a task to be a mapping, found `dense`
     4 |   - dense
       |     ^~~~~
-note: its keys: name, op, args, epilogue, workload, use, model, shapes, weight, layout, timing, tolerance, target
+note: its keys: name, op, args, epilogue, workload, use, model, shapes, precision, weight, layout, timing, tolerance, target
 )yaml");
   EXPECT_EQ(parse("version: 1\ntarget: [cpu]\nbudget: {trials: 1.5, seconds: -1}\ntasks: [{name: , "
                   "op: softmax, args: [1, 2]}]\n")
