@@ -135,7 +135,7 @@ TEST_F(Precision, ProductsOfAFileHaveOneType) {
 TEST_F(Precision, ATaskListSaysIt) {
   expect_refused({"tune", "net.onnx", "--precision", "f8"}, 2, "--precision: unknown type `f8`");
   test::write_file(at("list.yaml"), "version: 1\ntasks:\n  - {name: net, model: net.onnx, precision: f8}\n");
-  expect_refused({"tune", "list.yaml"}, 2, "expected `f32`, `bf16` or `f16`");
+  expect_refused({"tune", "list.yaml"}, 2, "expected `precision` to be `f32`, `bf16` or `f16`");
   expect_refused({"tune", "list.yaml", "--precision", "bf16"}, 2, "in a list it is `precision: bf16`");
   test::write_file(at("list.yaml"),
                    "version: 1\ntasks:\n  - {name: net, op: dense, args: {M: 1, N: 1, K: 1}, precision: bf16}\n");
