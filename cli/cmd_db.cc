@@ -111,7 +111,7 @@ int list_best(const Options& options) {
 
 // ---- servers
 
-int say_notes(const std::string& address, const SchemaOptions& options) {
+int make_tables(const std::string& address, const SchemaOptions& options) {
   auto connection = checked(PostgresConnection::open(address));
   if (!connection) return Environment;
   auto notes = checked(make_postgres_schema(*connection, options));
@@ -121,7 +121,7 @@ int say_notes(const std::string& address, const SchemaOptions& options) {
 }
 
 int init(const Options& options) {
-  if (is_database_address(options.database)) return say_notes(options.database, options.schema);
+  if (is_database_address(options.database)) return make_tables(options.database, options.schema);
   say(cat("db init is for a database on a server (postgresql://...); the file ", options.database,
           " is made by the first command that writes to it"));
   return Usage;
@@ -132,7 +132,7 @@ std::optional<Database> open_target(const Options& options) {
   DatabaseResult<Database> opened = Database::open(options.to, DatabaseMode::Write);
   bool has_no_tables = !opened && opened.failure().state == "3F000";
   if (!has_no_tables) return checked(std::move(opened));
-  if (say_notes(options.to, options.schema) != Ok) return std::nullopt;
+  if (make_tables(options.to, options.schema) != Ok) return std::nullopt;
   return open_database(options.to, DatabaseMode::Write);
 }
 
@@ -205,7 +205,7 @@ int run_db(int count, char** words) {
   app.add_option("--worker", options.schema.worker, "init: role that may store what it measures (\"\" = none)");
   app.add_option("--reader", options.schema.reader, "init: role that may only read (\"\" = none)");
   app.add_flag("--beside-others", options.schema.beside_others, "init: also where there are tables of other programs");
-  app.add_option("--host", options.host, "remove: a machine, as `show --json` names it (\"host\")");
+  app.add_option("--host", options.host, "remove: a `host` of `db export`, or a `machine` of `show --json`");
   app.add_option("--file", options.file,
                  "file to write or read instead of the standard streams; one that is read may be compressed by gzip");
   app.add_option("--task", options.task, "best: only the task of this name");

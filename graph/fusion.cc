@@ -87,13 +87,18 @@ class Fusion {
   bool should_be_copied(u32 n) const {
     const Node& node = graph_.nodes[n];
     if (is_output_.count(node.outputs[0]) > 0 || readers_[node.outputs[0]].empty()) return false;
-    if (is_widening(graph_, node)) return true;
+    if (is_widening(graph_, node) && is_read_as_stored(node.inputs[0])) return true;
     if (!forms_[n].is_movement) return false;
     if (node.op == "broadcast") return true;
     if (is_view(graph_, node)) return is_copied_value(node.inputs[0]);
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
       return graph_.values[memory_of(input)].data || (is_copied_value(input) && is_constant(input));
     });
+  }
+  // Is it in memory as it is, or moved, whatever is done with it? What a kernel computes it goes on with.
+  bool is_read_as_stored(ValueId value) const {
+    u32 maker = makers_[value];
+    return maker == kNone || graph_.nodes[maker].op == "cast" || forms_[maker].is_movement || !has_one_reader(value);
   }
   bool is_copied_value(ValueId value) const { return makers_[value] != kNone && copied_[makers_[value]]; }
   // Does it depend on constants alone?
@@ -288,8 +293,9 @@ class Fusion {
 
   // Constants are packed for a whole product: with tiles of its own it is faster than with those of another one.
   bool is_product_of_results(u32 n) const {
-    return forms_[n].has_reuse &&
-           std::ranges::none_of(graph_.nodes[n].inputs, [&](ValueId v) { return is_constant(v); });
+    const Node& node = graph_.nodes[n];
+    return forms_[n].has_reuse && node.inputs.size() == 2 && node.op != "grid_sample" &&
+           std::ranges::none_of(node.inputs, [&](ValueId v) { return is_constant(v); });
   }
   // The group that makes an operand, if it is read in the row of the result alone, by this node alone, and fits.
   std::optional<u32> group_of_rows(u32 n, std::size_t operand) const {

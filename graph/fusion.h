@@ -29,7 +29,7 @@ struct FusedGraph {
 };
 
 // A product, stages of its rows such as softmax, and a product of these with another matrix are one group if a row has
-// at most so many bytes: then 16 of them, which make good tiles, take a quarter of a second cache of 1 MiB. It does not
+// at most so many bytes: 16 such rows are a good tile, and take a quarter of an L2 cache of 1 MiB. It does not
 // depend on the machine, so that a model has the same tasks everywhere.
 inline constexpr i64 kSharedRowBytes = 16 << 10;
 // `shared_row_bytes`: 0 = such products stay apart, as devices want them.

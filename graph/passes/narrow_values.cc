@@ -106,6 +106,17 @@ class NarrowValues {
     return has_reduction && elements_of(graph_.values[group.outputs[0]].type) * kFewer <= most;
   }
 
+  // Does it make integers of floats, or read at places that are floats?
+  bool makes_places(const Group& group) const {
+    auto is_float_operand = [&](ValueId input) { return is_f32(graph_.values[input]); };
+    return std::ranges::any_of(group.nodes, [&](u32 n) {
+      const Node& node = graph_.nodes[n];
+      DType made = graph_.values[node.outputs[0]].type.dtype;
+      bool is_whole = !is_float(made) && made != DType::Bool;
+      return node.op == "grid_sample" || (is_whole && std::ranges::any_of(node.inputs, is_float_operand));
+    });
+  }
+
   // Where a kernel gives integers or truth values, as places of elements, or what such a kernel reads, what it reads
   // stays wide. Products end this.
   void keep_what_places_are_made_of(const Group& group) {
@@ -113,7 +124,7 @@ class NarrowValues {
     bool gives_places = std::ranges::any_of(group.outputs, [&](ValueId output) {
       return !is_float(graph_.values[output].type.dtype) || leads_to_places_.contains(output);
     });
-    if (!gives_places) return;
+    if (!gives_places && !makes_places(group)) return;
     for (ValueId input : group.inputs) {
       is_stored_[fused_.parts[input].memory] = false;
       leads_to_places_.insert(fused_.parts[input].memory);

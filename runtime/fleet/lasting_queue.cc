@@ -11,11 +11,10 @@ bool LastingQueue::reconnect(const Waiting& waiting, const std::string& why) {
   constexpr std::chrono::milliseconds kPause(500);
   waiting.say(cat(why, "; waiting until the server is there again"));
   while (!waiting.must_stop()) {
-    if (queue_.reconnect()) {
-      ++reconnections_;
-      return waiting.say("the server is there again"), true;
-    }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPause);  // first: what comes behind may fail again, as with too many connections
+    if (!queue_.reconnect()) continue;
+    ++reconnections_;
+    return waiting.say("the server is there again"), true;
   }
   return false;
 }

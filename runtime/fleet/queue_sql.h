@@ -58,7 +58,7 @@ create table if not exists tracewright_fleet.faults (
   message text not null check (octet_length(message) <= 4096));
 )";
 inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.faults') is not null";
-// Of one kind with each other: two programs that make the tables at the same time.
+// Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
 inline constexpr const char* kRightsOfAll =
@@ -67,7 +67,9 @@ inline constexpr const char* kRightsOfTuner =
     "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.tuners, tracewright_fleet.targets, tracewright_fleet.trials, "
     "tracewright_fleet.faults TO ?; GRANT UPDATE (lost) ON tracewright_fleet.machines TO ?";
 inline constexpr const char* kRightsOfWorker =
-    "GRANT UPDATE ON tracewright_fleet.targets, tracewright_fleet.trials TO ?; "
+    "GRANT UPDATE (host, machine) ON tracewright_fleet.targets TO ?; "
+    "GRANT UPDATE (state, machine, lease, leased, deadline, losses, lost_by, lost, record, fault, message) "
+    "ON tracewright_fleet.trials TO ?; "
     "GRANT DELETE ON tracewright_fleet.tuners TO ?; "
     "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.machines TO ?; "
     "GRANT INSERT ON tracewright_fleet.faults TO ?; GRANT USAGE ON SEQUENCE tracewright_fleet.leases TO ?";

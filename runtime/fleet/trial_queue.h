@@ -141,7 +141,7 @@ class TrialQueue {
 
   // ---- of tuners
 
-  // Gives the tuner an id. Removes tuners that are gone, and faults that are older than 30 days.
+  // Gives the tuner an id. Removes faults that are older than 30 days.
   DatabaseResult<i64> add_tuner(const std::string& name);
   // Wants machines for a target. With `host`, only those of that machine; else the first one that measures for it.
   DatabaseStatus want(i64 tuner, const MeasuredTarget& target);
@@ -163,7 +163,7 @@ class TrialQueue {
 
   // Gives the machine an id, and counts that begin with 0.
   DatabaseResult<i64> add_machine(const FleetMachine& machine);
-  // Targets that tuners want, measured by `machine` or by nobody yet.
+  // Targets that tuners want.
   DatabaseResult<std::vector<std::string>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);

@@ -4,7 +4,6 @@
 #pragma once
 #include <libpq-fe.h>
 
-#include <memory>
 #include <string>
 
 namespace tw::libpq {

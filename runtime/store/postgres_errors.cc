@@ -44,7 +44,7 @@ constexpr Words kRefusals[] = {
     {"3D000",
      "the server has no database of that name; look for a typing error, or make it with `createdb` and "
      "`tracewright db init`"},
-    {"42501", "this role may not connect to this database; ask for `tracewright db init` on it"},
+    {"42501", "this role may not connect to this database; ask its owner for GRANT CONNECT ON DATABASE"},
     {"53300", "the server has no connection left; try again later, or raise its max_connections"},
     {"57P03", "the server is starting or stopping; try again in a moment"},
     {"57P01", "the server is stopping; try again in a moment"},

@@ -43,7 +43,7 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
     return nullptr;
   };
   DatabaseResult<std::string> text = database.workload_text(trial.workload);
-  if (!text) return refused(text.error());
+  if (!text) return fault = {"", text.error()}, nullptr;
   if (text->empty()) return refused("the database has no such workload, or it is damaged");
   if (text->size() > kLongestWorkload) return refused(cat("a workload of ", text->size(), " bytes is too long"));
   Source source{"workload", *text}, target_source{"target", trial.target};

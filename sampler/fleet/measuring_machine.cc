@@ -117,13 +117,9 @@ bool MeasuringMachine::measure_all(const std::vector<LeasedTrial>& trials) {
 bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   TrialFault fault;
   FleetTask* task = open_task(trials[0].trial, fault);
-  if (!task && fault.kind.empty()) return false;
+  if (!task && fault.kind.empty()) return !fault.message.empty() && open_database_again(fault.message);
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
-  if (DatabaseStatus read = read_new_records(*task, *database_); !read) {
-    constexpr int kMostFailures = 5;
-    reconnections_ = -1;
-    return ++failures_ < kMostFailures || fail(read.error());
-  }
+  if (DatabaseStatus read = read_new_records(*task, *database_); !read) return open_database_again(read.error());
   failures_ = 0;
   std::unique_ptr<Builds> builds = begin_builds(*task, trials);
   // Kernels with several threads take the cores that compiling needs.
@@ -132,6 +128,13 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
     if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i))) return false;
   }
   return true;
+}
+
+// The next lease gives all back, and then takes some with a new connection. False: it has failed too often.
+bool MeasuringMachine::open_database_again(const std::string& why) {
+  constexpr int kMostFailures = 5;
+  reconnections_ = -1;
+  return ++failures_ < kMostFailures || fail(why);
 }
 
 std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const FleetTask& task,

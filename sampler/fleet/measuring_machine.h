@@ -52,6 +52,7 @@ class MeasuringMachine {
   std::optional<std::vector<LeasedTrial>> lease();
   bool measure_all(const std::vector<LeasedTrial>& trials);
   bool measure_group(std::span<const LeasedTrial> trials);
+  bool open_database_again(const std::string& why);
   std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
   bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made);
   bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel, const Hash128& object);

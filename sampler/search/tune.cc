@@ -171,7 +171,6 @@ class Tuner {
     return true;
   }
 
-  // Asked once for each target.
   void make_cost_model() {
     MadeModel global = global_model();
     // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).

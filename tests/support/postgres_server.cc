@@ -92,6 +92,8 @@ bool PostgresServer::run_server() {
          process_ > 0;
 }
 
+bool PostgresServer::is_installed() { return !find_programs().empty(); }
+
 std::unique_ptr<PostgresServer> PostgresServer::start(const Settings& settings, std::string* why) {
   std::unique_ptr<PostgresServer> server(new PostgresServer);
   server->programs_ = find_programs();
@@ -111,14 +113,17 @@ std::unique_ptr<PostgresServer> PostgresServer::start(const Settings& settings, 
                   {"listen_addresses", "'127.0.0.1'"},
                   {"unix_socket_directories", cat("'", folder, "'")}};
   for (const auto& [name, value] : settings) all[name] = value;
-  server->port_ = free_port();
-  all["port"] = std::to_string(server->port_);
-  std::ofstream configuration(data + "/postgresql.conf", std::ios::app);
-  for (const auto& [name, value] : all) configuration << name << " = " << value << '\n';
-  configuration.close();
   write_file(data + "/pg_hba.conf", "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n");
-  if (!server->run_server()) return *why = cat("it does not start: ", read_file(folder + "/log")), nullptr;
-  return server;
+  constexpr int kAttempts = 3;  // another process may take the port first
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    server->port_ = free_port();
+    all["port"] = std::to_string(server->port_);
+    std::ofstream configuration(data + "/postgresql.conf", std::ios::app);
+    for (const auto& [name, value] : all) configuration << name << " = " << value << '\n';
+    configuration.close();
+    if (server->run_server()) return server;
+  }
+  return *why = cat("it does not start: ", read_file(folder + "/log")), nullptr;
 }
 
 PostgresServer* PostgresServer::shared(std::string* why) {
@@ -129,7 +134,12 @@ PostgresServer* PostgresServer::shared(std::string* why) {
 }
 
 PostgresServer::~PostgresServer() {
-  if (getpid() == owner_) kill_all();
+  if (getpid() != owner_ || process_ <= 0) return;
+  ::kill(process_, SIGQUIT);  // it ends at once, and takes its shared memory with it
+  if (wait_until([&] { return waitpid(process_, nullptr, WNOHANG) == process_; }))
+    process_ = -1;
+  else
+    kill_all();
 }
 
 std::string PostgresServer::make_database() {

@@ -17,6 +17,7 @@ class PostgresServer {
  public:
   using Settings = std::map<std::string, std::string>;  // of postgresql.conf
 
+  static bool is_installed();
   // A server of its own. By default nothing is forced to disk, which a killed server does not need; {"fsync", "on"}
   // forces it. Null if there is none; *why says why (no package).
   static std::unique_ptr<PostgresServer> start(const Settings& settings, std::string* why);
@@ -59,8 +60,9 @@ class PostgresServer {
 
 }  // namespace tw::test
 
-// Skips the test if there is no server, and says why. `server` becomes a PostgresServer*.
-#define TW_POSTGRES_OR_SKIP(server)                                                   \
-  std::string server##_why;                                                           \
-  tw::test::PostgresServer* server = tw::test::PostgresServer::shared(&server##_why); \
-  if (!server) GTEST_SKIP() << "no PostgreSQL server: " << server##_why
+// Skips the test if the package is not there. `server` becomes a PostgresServer*; one that does not start is a failure.
+#define TW_POSTGRES_OR_SKIP(server)                                                                  \
+  if (!tw::test::PostgresServer::is_installed()) GTEST_SKIP() << "no PostgreSQL server: no package"; \
+  std::string server##_why;                                                                          \
+  tw::test::PostgresServer* server = tw::test::PostgresServer::shared(&server##_why);                \
+  ASSERT_TRUE(server) << server##_why

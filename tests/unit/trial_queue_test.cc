@@ -354,6 +354,11 @@ TEST_F(TrialQueueTest, AWorkerPutsNothingIn) {
   EXPECT_FALSE(machines.put(tuner, trials(3))) << "a worker must not make others work";
   EXPECT_FALSE(machines.add_tuner("worker"));
   EXPECT_FALSE(machines.remove_trials(tuner, true));
+  auto worker = PostgresConnection::open(server_->address(name_, "tw_worker"));
+  ASSERT_TRUE(worker);
+  for (const char* change : {"trials SET trace = ''", "trials SET program = program", "trials SET seed = 1",
+                             "trials SET tuner = tuner", "targets SET target = ''", "tuners SET name = ''"})
+    EXPECT_FALSE(worker->run(cat("UPDATE tracewright_fleet.", change))) << change;
   good(tuners.remove_tuner(tuner));
 }
 
@@ -501,7 +506,8 @@ TEST_F(TrialQueueTest, TwoThatMakeTheTablesAtOnce) {
 TEST(TrialQueueServer, OutlivesTheServer) {
   std::string why;
   std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
-  if (!server) GTEST_SKIP() << "no PostgreSQL server: " << why;
+  if (!test::PostgresServer::is_installed()) GTEST_SKIP() << "no PostgreSQL server: no package";
+  ASSERT_TRUE(server) << why;
   std::string address = server->address(make_tuning_database(*server));
   auto database = Database::open(address, DatabaseMode::Write);
   ASSERT_TRUE(database) << database.error();
