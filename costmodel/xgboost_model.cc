@@ -9,7 +9,6 @@
 #include "costmodel/xgboost_api.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
-#include "dsl/ir/compare.h"
 
 namespace tw {
 namespace {
@@ -73,11 +72,6 @@ Owned new_booster(const Api& api, const XgboostForm& form, u64 seed, const Handl
     if (failed(api, api.set_parameter(made, name, value.c_str()), problem)) return {nullptr, api.free_booster};
   }
   return booster;
-}
-
-std::string hash_as_bytes(std::string_view bytes) {
-  const Hash128 hash = hash_bytes(bytes);
-  return {reinterpret_cast<const char*>(&hash), sizeof hash};
 }
 
 // Candidates of a dataset, as they are learned.
@@ -254,8 +248,7 @@ class XgboostModel : public CostModel {
       bytes = {begin, static_cast<std::size_t>(size)};
     }
     out.put_text(bytes);
-    const std::string all = out.take();
-    return all + hash_as_bytes(all);
+    return out.take();
   }
 
   Status load(std::string_view bytes) override {
@@ -264,10 +257,8 @@ class XgboostModel : public CostModel {
     u64 seed = 0;
     i64 trees = 0;
     std::string_view saved;
-    Hash128 hash;
-    if (!in.get(seed) || !in.get(trees) || !in.get_text(saved) || !in.get(hash) || !in.at_end()) return damaged_model();
-    // XGBoost reads whatever it is given: a tree whose nodes point nowhere would be walked.
-    if (hash != hash_bytes(bytes.substr(0, bytes.size() - sizeof hash))) return damaged_model();
+    // XGBoost walks trees whose nodes point nowhere: the hash of the header's check keeps such bytes from it.
+    if (!in.get(seed) || !in.get(trees) || !in.get_text(saved) || !in.at_end()) return damaged_model();
     Owned booster(nullptr, api_.free_booster);
     if (!saved.empty()) {
       std::string problem;
