@@ -99,7 +99,7 @@ double Footprints::extent(const FlatDim& dim, u32 dimension) const {
   return std::clamp(whole, 1.0, std::max(1.0, dim.extent));
 }
 
-// Of each access the last dimension that a loop moves counts, of the accesses the smallest stride.
+// The stride of a loop in an access is that of the last dimension which it moves; the smallest of all accesses counts.
 void Footprints::measure_strides(const FlatProgram& program, u32 depth, const Use& use, u8* moved,
                                  double* stride) const {
   const FlatDim* dims = program.dims_of(program.accesses[use.first_access]);

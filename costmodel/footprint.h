@@ -49,7 +49,7 @@ class Footprints {
   std::vector<Use> uses_;
   std::vector<double> numbers_;
   std::vector<u8> moved_;
-  // Of the use at hand.
+  // These belong to the use that is being measured.
   std::vector<Box> boxes_;  // per access
   std::vector<Step> steps_;
   std::vector<int> steps_of_loop_;  // the first one, by chain position

@@ -23,14 +23,14 @@ enum class InPlace : u8 { No, Yes };
 
 struct FusedGraph {
   std::vector<Group> groups;  // each after those that it reads
-  // Of each value. A view is its operand under another name. In place, slices with several readers are parts of their
-  // operands, and operands of concatenations parts of the results.
+  // Where each value lies. A view lies where its operand does. With InPlace::Yes a slice with several readers is a part
+  // of its operand, and the operands of a concatenation are parts of its result.
   std::vector<Part> parts;
 };
 
-// A product, stages of its rows such as softmax, and a product of these with another matrix are one group if a row has
-// at most so many bytes: 16 such rows are a good tile, and take a quarter of an L2 cache of 1 MiB. It does not
-// depend on the machine, so that a model has the same tasks everywhere.
+// The longest row, in bytes, of scores that stay inside of a kernel: a product, stages of its rows such as softmax, and
+// the product behind them are one group then. A tile of 16 such rows takes a quarter of an L2 cache of 1 MiB. The
+// number does not depend on the machine, so that a model has the same tasks everywhere.
 inline constexpr i64 kSharedRowBytes = 16 << 10;
 // `shared_row_bytes`: 0 = such products stay apart, as devices want them.
 FusedGraph fuse(const Graph& graph, InPlace in_place = InPlace::No, i64 shared_row_bytes = kSharedRowBytes);

@@ -80,7 +80,7 @@ class MmaPrinter {
   Arena arena_;  // of matches
   std::vector<Fragment> fragments_;
   int depth_ = 0, registers_ = 0;
-  // Of instructions of four warps: the next statement is one more of them; nobody has waited for the last ones yet.
+  // wgmma: the next statement is another such instruction; those before may still run.
   bool is_multiplying_ = false, must_wait_ = false;
 };
 

@@ -17,6 +17,16 @@ class GraphKit {
     EXPECT_TRUE(made) << op << ": " << error;
     return made ? (*made)[0] : inputs[0];
   }
+  // A window of 3 by 3 that keeps the image's size.
+  graph::ValueId conv(graph::ValueId x, graph::ValueId weights) {
+    return add("conv",
+               {{"strides", Ints{1, 1}},
+                {"before", Ints{1, 1}},
+                {"after", Ints{1, 1}},
+                {"dilations", Ints{1, 1}},
+                {"groups", i64{1}}},
+               {x, weights});
+  }
   graph::ValueId spread(graph::ValueId value, const Ints& shape) { return add("broadcast", {{"R", shape}}, {value}); }
   graph::Graph finish(graph::ValueId output) {
     builder.output(output, "y");

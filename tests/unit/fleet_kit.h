@@ -22,4 +22,17 @@ inline std::string make_tuning_database(test::PostgresServer& server) {
   return name;
 }
 
+// Each test has such a database, and skips where there is no server.
+class TuningDatabaseTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    TW_POSTGRES_OR_SKIP(server);
+    server_ = server;
+    name_ = make_tuning_database(*server);
+    address_ = server->address(name_);
+  }
+  test::PostgresServer* server_ = nullptr;
+  std::string name_, address_;
+};
+
 }  // namespace tw

@@ -312,13 +312,11 @@ TEST_F(FleetSearch, ARestartOfTheServerLosesNothing) {
 
 // ---- as programs
 
-class FleetPrograms : public testing::Test {
+class FleetPrograms : public TuningDatabaseTest {
  protected:
   void SetUp() override {
-    TW_POSTGRES_OR_SKIP(server);
-    server_ = server;
-    name_ = make_tuning_database(*server);
-    address_ = server->address(name_);
+    TuningDatabaseTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     test::write_file(folder_.path() + "/small.yaml", test::kGemmAndRows);
   }
   test::Finished run(const std::vector<std::string>& words, std::function<void(int)> meanwhile = {}) const {
@@ -356,8 +354,6 @@ class FleetPrograms : public testing::Test {
     return machine;
   }
 
-  test::PostgresServer* server_ = nullptr;
-  std::string name_, address_;
   test::TemporaryDirectory folder_;
 };
 

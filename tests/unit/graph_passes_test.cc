@@ -58,15 +58,6 @@ TEST(GraphPasses, RandomGraphsOfJoinedValuesComputeTheSame) { expect_passes_keep
 class Builder : public test::GraphKit {
  public:
   ValueId constant(const Ints& shape) { return builder.constant("c", HostArray::zeros(DType::F32, shape)); }
-  ValueId conv(ValueId x, ValueId weights) {
-    return add("conv",
-               {{"strides", Ints{1, 1}},
-                {"before", Ints{1, 1}},
-                {"after", Ints{1, 1}},
-                {"dilations", Ints{1, 1}},
-                {"groups", i64{1}}},
-               {x, weights});
-  }
 };
 
 std::vector<std::string> ops_of(const Graph& graph) {

@@ -39,15 +39,6 @@ class Builder : public test::GraphKit {
     array.set(0, value);
     return builder.constant("s", std::move(array));
   }
-  ValueId conv(ValueId x, ValueId weights) {
-    return add("conv",
-               {{"strides", Ints{1, 1}},
-                {"before", Ints{1, 1}},
-                {"after", Ints{1, 1}},
-                {"dilations", Ints{1, 1}},
-                {"groups", i64{1}}},
-               {x, weights});
-  }
 
  private:
   Rng rng_{7};

@@ -51,13 +51,11 @@ Record record_of(const LeasedTrial& leased) {
   return record;
 }
 
-class TrialQueueTest : public testing::Test {
+class TrialQueueTest : public TuningDatabaseTest {
  protected:
   void SetUp() override {
-    TW_POSTGRES_OR_SKIP(server);
-    server_ = server;
-    name_ = make_tuning_database(*server);
-    address_ = server->address(name_);
+    TuningDatabaseTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     auto opened = Database::open(address_, DatabaseMode::Write);
     ASSERT_TRUE(opened) << opened.error();
     database_.emplace(std::move(*opened));
@@ -124,8 +122,6 @@ class TrialQueueTest : public testing::Test {
     EXPECT_EQ(accepted, static_cast<int>(stored));
   }
 
-  test::PostgresServer* server_ = nullptr;
-  std::string name_, address_;
   std::optional<Database> database_;
 };
 
