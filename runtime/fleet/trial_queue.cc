@@ -99,33 +99,36 @@ DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most) {
   return Done{};
 }
 
+DatabaseResult<PostgresRows> TrialQueue::run(const std::string& sql, const std::vector<PostgresValue>& values) {
+  return repeated([&] { return connection_.run(sql, values); });
+}
+
 // ---- tuners
 
 DatabaseResult<i64> TrialQueue::add_tuner(const std::string& name) {
-  if (auto forgot = connection_.run(queue_sql::kForgetFaults); !forgot) return forgot.failure();
-  auto id = number(connection_.run(queue_sql::kAddTuner, {clean_text(name, kLongestName)}));
+  if (auto forgot = run(queue_sql::kForgetFaults); !forgot) return forgot.failure();
+  auto id = number(run(queue_sql::kAddTuner, {clean_text(name, kLongestName)}));
   if (!id) return id;
   if (auto listening = connection_.listen(cat("tracewright_tuner_", *id)); !listening) return listening.failure();
   return id;
 }
 
 DatabaseStatus TrialQueue::want(i64 tuner, const MeasuredTarget& target) {
-  if (auto wanted =
-          connection_.run(queue_sql::kWant, {tuner, target.target, or_null(target.host), or_null(target.machine)});
+  if (auto wanted = run(queue_sql::kWant, {tuner, target.target, or_null(target.host), or_null(target.machine)});
       !wanted)
     return wanted.failure();
-  return done(connection_.run(queue_sql::kNotifyMachines));
+  return done(run(queue_sql::kNotifyMachines));
 }
 
 DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const std::string& target) {
-  auto rows = connection_.run(queue_sql::kFound, {tuner, target});
+  auto rows = run(queue_sql::kFound, {tuner, target});
   if (!rows) return rows.failure();
   if (rows->empty()) return std::optional<MeasuredTarget>();
   return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1)});
 }
 
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials) {
-  return connection_.transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
+  return transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
     std::vector<i64> ids;
     for (const QueuedTrial& trial : trials) {
       auto id = number(
@@ -141,7 +144,7 @@ DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<Qu
 
 DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
   if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows = connection_.run(queue_sql::kOutcomes, {tuner});
+  auto rows = run(queue_sql::kOutcomes, {tuner});
   if (!rows) return rows.failure();
   std::vector<TrialOutcome> found;
   for (int i = 0; i < rows->size(); ++i) {
@@ -152,35 +155,35 @@ DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
 }
 
 DatabaseResult<i64> TrialQueue::count(i64 tuner, const std::vector<i64>& trials) {
-  return number(connection_.run(queue_sql::kCount, {tuner, PostgresValue::numbers(trials)}));
+  return number(run(queue_sql::kCount, {tuner, PostgresValue::numbers(trials)}));
 }
 
 DatabaseStatus TrialQueue::remove_trials(i64 tuner, bool leased_too) {
-  return done(connection_.run(queue_sql::kRemoveTrials, {tuner, leased_too}));
+  return done(run(queue_sql::kRemoveTrials, {tuner, leased_too}));
 }
 
 DatabaseResult<bool> TrialQueue::beat_tuner(i64 tuner) {
-  auto rows = changed(connection_.run(queue_sql::kBeatTuner, {tuner}));
+  auto rows = changed(run(queue_sql::kBeatTuner, {tuner}));
   if (!rows) return rows.failure();
   return *rows > 0;
 }
 
-DatabaseStatus TrialQueue::remove_tuner(i64 tuner) { return done(connection_.run(queue_sql::kRemoveTuner, {tuner})); }
+DatabaseStatus TrialQueue::remove_tuner(i64 tuner) { return done(run(queue_sql::kRemoveTuner, {tuner})); }
 
 // ---- machines
 
 DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
-  if (auto removed = connection_.run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
-  auto id = number(connection_.run(queue_sql::kAddMachine,
-                                   {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
-                                    machine.version, machine.targets, machine.memory_bytes}));
+  if (auto removed = run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
+  auto id = number(
+      run(queue_sql::kAddMachine, {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
+                                   machine.version, machine.targets, machine.memory_bytes}));
   if (!id) return id;
   if (auto listening = connection_.listen("tracewright_trials"); !listening) return listening.failure();
   return id;
 }
 
 DatabaseResult<std::vector<std::string>> TrialQueue::wanted_targets() {
-  auto rows = connection_.run(queue_sql::kWantedTargets);
+  auto rows = run(queue_sql::kWantedTargets);
   if (!rows) return rows.failure();
   std::vector<std::string> targets;
   for (int i = 0; i < rows->size(); ++i) targets.push_back((*rows)[i].text(0));
@@ -188,17 +191,17 @@ DatabaseResult<std::vector<std::string>> TrialQueue::wanted_targets() {
 }
 
 DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
-  return done(connection_.run(queue_sql::kOffer,
-                              {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
-                               array_of(targets, &MeasuredTarget::machine)}));
+  return done(
+      run(queue_sql::kOffer, {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
+                              array_of(targets, &MeasuredTarget::machine)}));
 }
 
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
                                                            int most) {
   if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows = connection_.run(queue_sql::kLease,
-                              {machine, array_of(targets, &MeasuredTarget::target),
-                               array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
+  auto rows =
+      run(queue_sql::kLease, {machine, array_of(targets, &MeasuredTarget::target),
+                              array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
   if (!rows) return rows.failure();
   std::vector<LeasedTrial> leased;
   for (int i = 0; i < rows->size(); ++i) {
@@ -232,7 +235,7 @@ struct Ending {
 // `store` is called within the transaction, once the lease is known to be valid. It returns the Ending.
 template <class Store>
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, Store&& store) {
-  return connection_.transaction<Finished>([&]() -> DatabaseResult<Finished> {
+  return transaction<Finished>([&]() -> DatabaseResult<Finished> {
     auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
     if (!rows) return rows.failure();
     bool is_own = !rows->empty() && (*rows)[0].integer(2) == trial.lease;
@@ -287,32 +290,30 @@ DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const Leased
   });
 }
 
-DatabaseResult<i64> TrialQueue::give_back(i64 machine) {
-  return number(connection_.run(queue_sql::kGiveBack, {machine}));
-}
+DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
 
 DatabaseResult<bool> TrialQueue::beat_machine(i64 machine) {
-  if (auto prolonged = connection_.run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
+  if (auto prolonged = run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
     return prolonged.failure();
-  auto rows = changed(connection_.run(queue_sql::kBeatMachine, {machine}));
+  auto rows = changed(run(queue_sql::kBeatMachine, {machine}));
   if (!rows) return rows.failure();
   return *rows > 0;
 }
 
-DatabaseStatus TrialQueue::leave(i64 machine) { return done(connection_.run(queue_sql::kLeave, {machine})); }
+DatabaseStatus TrialQueue::leave(i64 machine) { return done(run(queue_sql::kLeave, {machine})); }
 
 // ---- both
 
 DatabaseResult<i64> TrialQueue::tidy() {
-  if (auto removed = connection_.run(queue_sql::kRemoveGoneTuners, {kGoneSeconds}); !removed) return removed.failure();
-  auto ended = connection_.run(queue_sql::kEndLeases, {std::string(fault::kMachineLost)});
+  if (auto removed = run(queue_sql::kRemoveGoneTuners, {kGoneSeconds}); !removed) return removed.failure();
+  auto ended = run(queue_sql::kEndLeases, {std::string(fault::kMachineLost)});
   if (!ended) return ended.failure();
   return i64{ended->size()};
 }
 
 DatabaseResult<FleetStatus> TrialQueue::status() {
   FleetStatus status;
-  auto machines = connection_.run(queue_sql::kMachines, {kGoneSeconds});
+  auto machines = run(queue_sql::kMachines, {kGoneSeconds});
   if (!machines) return machines.failure();
   for (int i = 0; i < machines->size(); ++i) {
     PostgresRow row = (*machines)[i];
@@ -329,17 +330,17 @@ DatabaseResult<FleetStatus> TrialQueue::status() {
          .heartbeat_age = seconds_of(row.integer(14)),
          .is_gone = row.is_true(15)});
   }
-  auto tuners = connection_.run(queue_sql::kTuners);
+  auto tuners = run(queue_sql::kTuners);
   if (!tuners) return tuners.failure();
   for (int i = 0; i < tuners->size(); ++i) {
     PostgresRow row = (*tuners)[i];
     status.tuners.push_back(
         {row.integer(0), row.text(1), row.integer(2), row.integer(3), row.integer(4), seconds_of(row.integer(5)), {}});
-    auto waiting = connection_.run(queue_sql::kWaiting, {row.integer(0)});
+    auto waiting = run(queue_sql::kWaiting, {row.integer(0)});
     if (!waiting) return waiting.failure();
     for (int k = 0; k < waiting->size(); ++k) status.tuners.back().waiting.push_back((*waiting)[k].text(0));
   }
-  auto faults = connection_.run(queue_sql::kFaults);
+  auto faults = run(queue_sql::kFaults);
   if (!faults) return faults.failure();
   for (int i = 0; i < faults->size(); ++i) {
     PostgresRow row = (*faults)[i];

@@ -192,6 +192,21 @@ class TrialQueue {
   explicit TrialQueue(PostgresConnection connection) : connection_(std::move(connection)) {}
   template <class Store>
   DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
+  // Two that change the same rows in another order block each other; the server ends one of them, whose work is undone,
+  // so that it can be done again (PostgreSQL, "Deadlocks": SQLSTATE class 40).
+  template <class Call>
+  static auto repeated(Call&& call) {
+    constexpr int kAttempts = 10;
+    for (int attempt = 1;; ++attempt) {
+      auto result = call();
+      if (result || attempt == kAttempts || !result.failure().state.starts_with("40")) return result;
+    }
+  }
+  DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
+  template <class T, class Body>
+  DatabaseResult<T> transaction(Body&& body) {
+    return repeated([&] { return connection_.transaction<T>(body); });
+  }
   PostgresConnection connection_;
 };
 

@@ -358,6 +358,34 @@ TEST_F(TrialQueueTest, AWorkerPutsNothingIn) {
   good(tuners.remove_tuner(tuner));
 }
 
+// Another session locks the machine, then the trial; a result needs the trial, then the machine. The server ends the
+// queue's transaction, because the other session would wait for much longer before it looks for a deadlock.
+TEST_F(TrialQueueTest, ADeadlockIsNoError) {
+  TrialQueue tuners = queue(), machines = queue();
+  i64 tuner = this->tuner(tuners), machine = this->machine(machines);
+  good(tuners.put(tuner, trials(1)));
+  LeasedTrial leased = lease(machines, machine).at(0);
+  auto other = PostgresConnection::open(address_);
+  ASSERT_TRUE(other);
+  good(other->script(cat(
+      "SET deadlock_timeout = '20s'; BEGIN; UPDATE tracewright_fleet.machines SET lost = lost WHERE id = ", machine)));
+  std::thread finishing([&] {
+    auto finished = machines.finish(machine, leased, record_of(leased));
+    ASSERT_TRUE(finished) << finished.error();
+    EXPECT_EQ(finished->accepted, Accepted::Yes);
+  });
+  auto is_waiting = [&] {
+    return good(other->run("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"))[0].integer(
+               0) > 0;
+  };
+  while (!is_waiting()) std::this_thread::yield();
+  auto locked = other->run("SELECT 1 FROM tracewright_fleet.trials WHERE id = $1 FOR UPDATE", {leased.id});
+  EXPECT_TRUE(locked) << locked.error();
+  good(other->script("ROLLBACK"));
+  finishing.join();
+  EXPECT_EQ(records().size(), 1u);
+}
+
 TEST_F(TrialQueueTest, TheFirstMachineDecidesWhoMeasures) {
   TrialQueue queue = this->queue();
   i64 tuner = this->tuner(queue, {kCpu.target, "", ""}), machine = this->machine(queue);
