@@ -216,7 +216,7 @@ TEST(NarrowValues, RandomGraphsComputeNearlyTheSame) {
 // A network of products and a convolution, and what its library gives.
 class CompiledNetwork {
  public:
-  explicit CompiledNetwork(DType type) : made_(narrow(network(), type)) {
+  explicit CompiledNetwork(DType type, const Graph& network = plain_network()) : made_(narrow(network, type)) {
     target_.threads = 1;
     tasks_ = model_tasks(made_, target_);
     auto plan = compile_model(made_, tasks_, {.library = "net", .target = target_}, error_);
@@ -227,6 +227,7 @@ class CompiledNetwork {
 
   const ExportPlan& plan() const { return plan_; }
   const Graph& graph() const { return made_; }
+  const graph::FusedGraph& fused() const { return tasks_.fused; }
 
   // Of a library as `plan` has it; `change`: what its outputs are taken for.
   StepCheck check(const ExportPlan& plan, const std::function<void(HostArray&)>& change = {}) const {
@@ -245,7 +246,7 @@ class CompiledNetwork {
   }
 
  private:
-  static Graph network() {
+  static Graph plain_network() {
     Builder b;
     ValueId x = b.conv(b.input({1, 16, 8, 8}), b.random({32, 16, 3, 3}));
     x = b.add("relu", {}, {x});
@@ -281,6 +282,43 @@ TEST(NarrowModel, EachKernelGivesWhatItsNodesGive) {
       EXPECT_GT(step.found.compared, 0);
     }
     EXPECT_TRUE(found.is_whole_same);
+  }
+}
+
+// Attention on slices of one product, then a product of two that are joined: rows of each lie apart in the result.
+Graph attention_and_joined() {
+  Builder b;
+  ValueId all = b.add("matmul", {}, {b.input({32, 64}), b.random({64, 192})});
+  auto part = [&](i64 n) {
+    return b.add("slice", {{"start", Ints{0, 64 * n}}, {"step", Ints{1, 1}}, {"R", Ints{32, 64}}}, {all});
+  };
+  ValueId scores = b.add("matmul", {}, {part(0), b.add("transpose", {{"order", Ints{1, 0}}}, {part(1)})});
+  ValueId x = b.add("matmul", {}, {b.add("softmax", {{"axis", i64{1}}}, {scores}), part(2)});
+  ValueId left = b.add("matmul", {}, {x, b.random({64, 32})}), right = b.add("matmul", {}, {x, b.random({64, 64})});
+  ValueId joined = b.add("concat", {{"axis", i64{1}}}, {left, right});
+  return b.finish(b.add("matmul", {}, {joined, b.random({96, 24})}));
+}
+
+TEST(NarrowModel, StepsThatWriteRowsApartAndAttentionAreChecked) {
+  for (DType type : {DType::BF16, DType::F16}) {
+    CompiledNetwork net(type, attention_and_joined());
+    EXPECT_TRUE(std::ranges::any_of(net.fused().parts, [](const graph::Part& part) { return part.rows > 1; }));
+    EXPECT_TRUE(std::ranges::any_of(net.fused().groups, [&](const Group& group) {
+      return std::ranges::count_if(group.nodes, [&](u32 n) { return net.graph().nodes[n].op == "matmul"; }) == 2;
+    })) << "attention is one kernel";
+    StepCheck found = net.check(net.plan());
+    EXPECT_EQ(found.steps.size(), net.plan().model->steps.size());
+    for (const StepDifference& step : found.steps)
+      EXPECT_FALSE(step.is_wrong) << step.kernel << ": " << step.found.relative;
+    EXPECT_TRUE(found.is_whole_same);
+    for (std::size_t g = 0; g < net.fused().groups.size(); ++g) {
+      if (net.fused().groups[g].places.back().rows == 1) continue;
+      ExportPlan moved = net.plan();
+      moved.model->memory_bytes += 64;
+      moved.model->steps[g].buffers.back().at += 64;
+      StepCheck wrong = net.check(moved);
+      EXPECT_GT(wrong_steps(wrong), 0u) << "rows beside their place";
+    }
   }
 }
 
