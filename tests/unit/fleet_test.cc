@@ -310,6 +310,20 @@ TEST_F(FleetSearch, ARestartOfTheServerLosesNothing) {
   database_.reset();
 }
 
+// A database that cannot be asked says nothing of the trial.
+TEST_F(FleetSearch, ALostDatabaseIsNoFaultOfTheTrial) {
+  QueuedTrial trial{.workload = std::string(32, 'a'), .target = to_string(host_target())};
+  TrialFault fault;
+  EXPECT_FALSE(read_task(trial, {}, *database_, fault));
+  EXPECT_EQ(fault.kind, fault::kRefused) << "there is no such workload";
+  fault = {};
+  sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+      "pg_backend_pid()");
+  EXPECT_FALSE(read_task(trial, {}, *database_, fault));
+  EXPECT_EQ(fault.kind, "");
+  EXPECT_NE(fault.message, "");
+}
+
 // ---- as programs
 
 class FleetPrograms : public TuningDatabaseTest {
