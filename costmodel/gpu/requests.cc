@@ -61,6 +61,13 @@ double lines_of(const std::vector<i64>& sectors) {
   return lines;
 }
 
+// By whole lines: elements of padding lie before the first one of their buffer, and division rounds towards zero.
+void move_behind_zero(Lanes& offsets, i64 line) {
+  i64 first = *std::min_element(offsets.begin(), offsets.end());
+  i64 lines = first < 0 ? (line - 1 - first) / line : 0;
+  for (i64& offset : offsets) offset += lines * line;
+}
+
 }  // namespace
 
 void Requests::add(const StoreLoops& store, u32 variables, KernelEstimate& kernel, double& instructions) {
@@ -134,6 +141,8 @@ i64 Requests::find_offsets(const StoreLoops& store, const FlatAccess& access, La
     if (is_shared && d > 0) stride = padded(buffer.buffer, d - 1, stride);
     if (d + 1 == access.rank) row = stride;
   }
+  if (!is_shared)
+    move_behind_zero(offsets, static_cast<i64>(kSector) * kSectorsOfLine / static_cast<i64>(buffer.element_bytes));
   return row;
 }
 

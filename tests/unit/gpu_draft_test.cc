@@ -38,11 +38,13 @@ std::string naive(int threads, bool along_rows = false) {
 }
 
 // Of the first kernel of a program on an A100.
-double warp_instructions(const std::string& program) {
+KernelEstimate estimate_of(const std::string& program) {
   GpuDraft draft(device("a100"));
   draft.seconds(test::parsed(program).program);
-  return draft.kernels().at(0).warp_instructions;
+  return draft.kernels().at(0);
 }
+
+double warp_instructions(const std::string& program) { return estimate_of(program).warp_instructions; }
 
 class Model {
  public:
@@ -449,6 +451,21 @@ TEST(GpuDraft, TestsOfCopiesAreFew) {
   };
   double plain = instructions("X[i]"), filled = instructions("if i // 64 % 8 >= 1 then X[i - 64] else 0.0");
   EXPECT_EQ(filled - plain, 2) << "a comparison and a choice";
+}
+
+// A warp whose first lanes read padding before the buffer's first element touches as many lines as any other.
+TEST(GpuDraft, PaddingHasLinesToo) {
+  auto shared = [](const char* from) {
+    return estimate_of(
+               cat("program copy(X: input f32[8192], Y: output f32[4096]) {\n  bind blockIdx.x for g in 8 {\n  bind "
+                   "threadIdx.x for t in 128 {\n  vectorize for v in 4 { block Y(i: S 4096 = g * 512 + t * 4 + v) { "
+                   "Y[i] = if i >= 64 then X[",
+                   from, "] else 0.0 } } } } }\n"))
+        .shared;
+  };
+  EXPECT_GT(shared("i + 92"), shared("i + 64")) << "five lines, and four";
+  EXPECT_EQ(shared("i - 36"), shared("i + 92"));
+  EXPECT_EQ(shared("i - 64"), shared("i + 64"));
 }
 
 // Blocks are numbered along x first: 8 rows of tiles share columns, so a wave reads less.

@@ -1,6 +1,7 @@
 // The analytic GPU model against what an H100 measured: 230 random programs of four tasks (products of 2048^3 in f32
 // and bf16, a convolution in f16, softmax; docs/log/2026-11-27-gpu.md), and 324 programs that searches tried of four
-// products in bf16 and a convolution in f16, most of them by wgmma (docs/log/2026-11-27-gpu-2.md).
+// products in bf16 and a convolution in f16, most of them by wgmma (docs/log/2026-11-27-gpu-2.md), and 240 random ones
+// of two products and two convolutions in halves, 141 of them by wgmma (docs/log/2026-11-27-gpu-3.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,6 +92,26 @@ TEST(GpuRecords, TheModelKnowsInstructionsOfFourWarps) {
     std::sort(ratios.begin(), ratios.end());
     EXPECT_GT(ratios[ratios.size() / 4], 0.85) << data.tasks[task].name;
     EXPECT_LT(ratios[ratios.size() * 3 / 4], 1.5) << data.tasks[task].name;
+  }
+}
+
+// So it is with random programs of two products and two convolutions in halves, whose windows reach into padding.
+TEST(GpuRecords, TheModelRanksRandomProgramsOfFourWarps) {
+  test::TemporaryDirectory folder;
+  ModelData data = h100_records(folder.path(), "h100_wgmma_random_records");
+  ASSERT_EQ(data.tasks.size(), 4u);
+  for (std::size_t task = 0; task < data.tasks.size(); ++task) {
+    Accuracy all = accuracy_of(data, task, data.draft);
+    EXPECT_GE(all.rank, 0.85) << data.tasks[task].name << ": " << to_string(all);
+    std::vector<float> scores;
+    std::vector<double> seconds;
+    for (std::size_t i = 0; i < data.draft.size(); ++i) {
+      if (data.data.group[i] != static_cast<i32>(task) || data.rules[i] != "warpgroup_mma") continue;
+      scores.push_back(data.draft[i]), seconds.push_back(data.data.seconds[i]);
+    }
+    ASSERT_GE(scores.size(), 30u);
+    Accuracy own = accuracy(scores, seconds, std::vector<i32>(scores.size(), 0));
+    EXPECT_GE(own.rank, 0.7) << data.tasks[task].name << ": " << to_string(own);
   }
 }
 
