@@ -47,6 +47,8 @@ static struct {
   CUresult (*copy_in)(CUdeviceptr, const void*, size_t, CUstream);
   CUresult (*copy_out)(void*, CUdeviceptr, size_t, CUstream);
   CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+  CUresult (*take_host)(void**, size_t, unsigned);
+  CUresult (*give_host)(void*);
   CUresult (*load_module)(CUmodule*, const void*);
   CUresult (*unload_module)(CUmodule);
   CUresult (*get_function)(CUfunction*, CUmodule, const char*);
@@ -110,6 +112,8 @@ static void tw_driver_open(void) {
                    {"cuMemcpyHtoDAsync_v2", &tw_cu.copy_in},
                    {"cuMemcpyDtoHAsync_v2", &tw_cu.copy_out},
                    {"cuMemcpyDtoDAsync_v2", &tw_cu.copy},
+                   {"cuMemHostAlloc", &tw_cu.take_host},
+                   {"cuMemFreeHost", &tw_cu.give_host},
                    {"cuModuleLoadData", &tw_cu.load_module},
                    {"cuModuleUnload", &tw_cu.unload_module},
                    {"cuModuleGetFunction", &tw_cu.get_function},
@@ -154,8 +158,13 @@ typedef struct {
   CUcontext context, outer; /* outer: the caller's, while a function of the library runs */
   CUdevice device;
   tw_queue queue;
+  /* Pinned memory of TW_STAGING_BYTES that all data goes through, of which copies to the device use the first `used`:
+   * drivers pin more of other memory than what is copied, and there may be nothing behind it. NULL: there was none. */
+  char* staging;
+  size_t used;
 } tw_device;
 typedef CUdeviceptr tw_memory;
+enum { TW_STAGING_BYTES = 8 << 20 };
 
 /* Before other calls, on each thread. 0, or the driver's code; so all below. */
 static int tw_device_enter(tw_device* device) {
@@ -170,9 +179,13 @@ static int tw_device_open(tw_device* device, int index) {
   CUresult error = tw_cu.get_device(&device->device, index);
   if (error == CUDA_SUCCESS) error = tw_cu.retain_context(&device->context, device->device);
   if (error == CUDA_SUCCESS) error = tw_device_enter(device);
-  return error == CUDA_SUCCESS ? tw_cu.create_stream(&device->queue, CU_STREAM_NON_BLOCKING) : error;
+  if (error != CUDA_SUCCESS) return error;
+  void* staging = NULL;
+  device->staging = tw_cu.take_host(&staging, TW_STAGING_BYTES + 65536, 0) == CUDA_SUCCESS ? (char*)staging : NULL;
+  return tw_cu.create_stream(&device->queue, CU_STREAM_NON_BLOCKING);
 }
 static void tw_device_close(tw_device* device) {
+  if (device->staging) tw_cu.give_host(device->staging);
   if (device->queue) tw_cu.destroy_stream(device->queue);
   if (device->context) tw_cu.release_context(device->device);
 }
@@ -189,12 +202,33 @@ static int tw_memory_part(tw_memory memory, size_t at, size_t bytes, tw_memory* 
 static void tw_memory_part_give(tw_memory part) { (void)part; }
 /* Copies behind what was begun before. What is copied from the host stays there until tw_queue_wait(). */
 static int tw_memory_write(tw_device* device, tw_memory memory, const void* from, size_t bytes) {
-  return bytes > 0 ? tw_cu.copy_in(memory, from, bytes, device->queue) : 0;
+  int answer = 0;
+  if (!device->staging) return bytes > 0 ? tw_cu.copy_in(memory, from, bytes, device->queue) : 0;
+  for (size_t at = 0, part; at < bytes && answer == 0; at += part) {
+    if (device->used == TW_STAGING_BYTES) {
+      answer = tw_queue_wait(device->queue);
+      device->used = 0;
+    }
+    part = bytes - at < TW_STAGING_BYTES - device->used ? bytes - at : TW_STAGING_BYTES - device->used;
+    memcpy(device->staging + device->used, (const char*)from + at, part);
+    if (answer == 0) answer = tw_cu.copy_in(memory + at, device->staging + device->used, part, device->queue);
+    device->used += part;
+  }
+  return answer;
 }
+/* Waits for it. */
 static int tw_memory_read(tw_device* device, tw_memory memory, size_t at, void* to, size_t bytes) {
-  return bytes > 0 ? tw_cu.copy_out(to, memory + at, bytes, device->queue) : 0;
+  int answer = 0;
+  if (!device->staging) return bytes > 0 ? tw_cu.copy_out(to, memory + at, bytes, device->queue) : 0;
+  for (size_t done = 0, part; done < bytes && answer == 0; done += part) {
+    part = bytes - done < TW_STAGING_BYTES ? bytes - done : TW_STAGING_BYTES;
+    answer = tw_cu.copy_out(device->staging, memory + at + done, part, device->queue);
+    if (answer == 0) answer = tw_queue_wait(device->queue);
+    device->used = 0;
+    memcpy((char*)to + done, device->staging, part);
+  }
+  return answer;
 }
-
 static int tw_memory_copy(tw_queue queue, tw_memory from, size_t at, tw_memory to, size_t bytes) {
   return bytes > 0 ? tw_cu.copy(to, from + at, bytes, queue) : 0;
 }

@@ -12,6 +12,7 @@
  * N microseconds, and computes its result only where its output has been overwritten. TW_STUB_COPY: so many microseconds a copy of a MiB to or from the host takes;
  * TW_STUB_COPIED: the path of a file that gets the MiB that went to the device and came from it. TW_STUB_CALLS: the path of a file that gets how many
  * kernels were launched one by one, how many graphs were, how many kernels of graphs got other parameters, and how often somebody waited.
+ * TW_STUB_IDLE: launches do nothing, and may have any parameters.
  * TW_STUB_FAULT "node", "instantiate", "change", "graph": what makes, changes or launches a graph of kernel nodes fails. Kernels that look at results of f32 (sampler/search/device_checks.h) do what they should. Built with TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <math.h>
@@ -260,7 +261,7 @@ int cuGraphLaunch(void* executable, void* stream) {
   is_serial = graph->is_serial;
   for (int i = 0; i < graph->count && broken == 0; ++i) {
     if (graph->events[i]) cuEventRecord(graph->events[i], stream);
-    else run(graph->pointers[i], graph->takes);
+    else if (!getenv("TW_STUB_IDLE")) run(graph->pointers[i], graph->takes);
   }
   is_alone = 0;
   return broken;
@@ -340,6 +341,7 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 static int launch(const Function* function, unsigned dynamic_shared_bytes, void** parameters) {
   void* pointers[MOST_PARAMETERS] = {0};
+  if (getenv("TW_STUB_IDLE")) return broken;
   const char* name = function->name;
   if (strncmp(name, "check_", 6) == 0) {
     int parameter_count = strstr(name, "compare_run_0") ? 5 : strstr(name, "compare_run_3") ? 2 : 3;
@@ -366,7 +368,7 @@ static int next_node(void** node, Graph* graph, void* const* before, size_t coun
 #ifndef TW_STUB_OLD
 static void set_node(Graph* graph, size_t node, const KernelNode* given) {
   graph->takes = given->function->takes;
-  for (int i = 0; i < 3; ++i) graph->pointers[node - 1][i] = (void*)(size_t)*(Address*)given->parameters[i];
+  for (int i = 0; i < 3 && !getenv("TW_STUB_IDLE"); ++i) graph->pointers[node - 1][i] = (void*)(size_t)*(Address*)given->parameters[i];
 }
 int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* before, size_t count, const KernelNode* given) {
   int code = next_node(node, graph, before, count);

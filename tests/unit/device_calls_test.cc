@@ -20,22 +20,25 @@ using test::Compiled;
 using test::DeviceGraphKit;
 using test::Finished;
 
-// Two products, and an output that is an input.
+// Two products, and outputs that are inputs, of which one is large.
 Compiled products() {
   DeviceGraphKit kit;
   auto matrix = [&](const char* name) { return kit.builder.input(name, {DType::F32, {32, 32}}); };
   ValueId x = matrix("x"), w = matrix("w"), v = matrix("v");
   kit.builder.output(kit.add("matmul", {}, {kit.add("matmul", {}, {x, w}), v}), "y");
   kit.builder.output(x, "same");
+  kit.builder.output(kit.builder.input("large", {DType::F32, {513, 1024}}), "large_too");
   return test::compiled(kit.builder.finish(), TargetKind::Cuda);
 }
 
-// Does what its arguments say. The stub's device memory is the host's.
-constexpr const char* kCudaProgram = R"c(#include "net.h"
+// Does what its arguments say. The stub's device memory is the host's. Behind the large tensors nothing may be touched.
+constexpr const char* kCudaProgram = R"c(#define _DEFAULT_SOURCE
+#include "net.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 int cuMemAlloc_v2(unsigned long long*, size_t);
 int cuCtxSetCurrent(void*);
 int cuCtxGetCurrent(void**);
@@ -43,8 +46,13 @@ int cuStreamBeginCapture_v2(void*, int);
 int cuStreamEndCapture(void*, void**);
 int cuGraphInstantiateWithFlags(void**, void*, unsigned long long);
 int cuGraphLaunch(void*, void*);
-enum { N = 32, BYTES = N * N * sizeof(float) };
-typedef struct { float *in[3], *out[2]; } set;
+enum { N = 32, BYTES = N * N * sizeof(float), LARGE = 513 * 1024, GUARD = 65536 };
+typedef struct { float *in[4], *out[3]; } set;
+static float* large(void) {
+  char* memory = mmap(NULL, LARGE * sizeof(float) + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(memory + LARGE * sizeof(float), GUARD, PROT_NONE);
+  return (float*)memory;
+}
 static float* on_device(void) {
   unsigned long long memory = 0;
   if (cuMemAlloc_v2(&memory, BYTES + TW_ALIGNMENT)) exit(9);
@@ -54,6 +62,7 @@ static void fill(set* s, int seed) {
   srand((unsigned)seed);
   for (int i = 0; i < 3; ++i) for (int e = 0; e < N * N; ++e) s->in[i][e] = (float)(rand() % 7 - 3);
   for (int i = 0; i < 2; ++i) memset(s->out[i], 0xff, BYTES);
+  for (int e = 0; e < LARGE; ++e) s->in[3][e] = (float)(rand() % 1000), s->out[2][e] = -1;
 }
 static void multiply(const float* a, const float* b, float* c) {
   for (int i = 0; i < N; ++i) for (int j = 0; j < N; ++j) {
@@ -65,6 +74,7 @@ static const char* verdict(const set* s) {
   static float first[N * N], y[N * N];
   multiply(s->in[0], s->in[1], first), multiply(first, s->in[2], y);
   for (int e = 0; e < N * N; ++e) if (!(fabsf(s->out[0][e] - y[e]) <= 1e-4f * fabsf(y[e]))) return "wrong";
+  if (memcmp(s->out[2], s->in[3], LARGE * sizeof(float))) return "wrong large copy";
   return memcmp(s->out[1], s->in[0], BYTES) ? "wrong copy" : "right";
 }
 int main(int count, char** words) {
@@ -75,6 +85,7 @@ int main(int count, char** words) {
   for (int s = 0; s < 2; ++s) {
     for (int i = 0; i < 3; ++i) sets[s].in[i] = on_device();
     for (int i = 0; i < 2; ++i) sets[s].out[i] = on_device();
+    sets[s].in[3] = large(), sets[s].out[2] = large();
   }
   cuCtxSetCurrent(&other); /* the caller's own */
   if (net_create("net.weights", 1, &context)) return puts(net_problem()), 1;
@@ -93,11 +104,11 @@ int main(int count, char** words) {
       code = net_run(context, in, out, NULL, NULL);
       printf("%s: %s\n", word, code ? net_problem() : verdict(s));
     } else if (!strcmp(word, "misaligned")) {
-      void* bad[] = {s->out[0] + 1, s->out[1]};
+      void* bad[] = {s->out[0] + 1, s->out[1], s->out[2]};
       code = net_run_on_device(context, in, bad, &other);
       printf("%d %s\n", code == net_MISALIGNED, net_problem());
     } else if (!strcmp(word, "null")) {
-      const void* bad[] = {s->in[0], NULL, s->in[2]};
+      const void* bad[] = {s->in[0], NULL, s->in[2], s->in[3]};
       code = net_run_on_device(context, bad, out, &other);
       printf("%d %s\n", code == net_MISALIGNED, net_problem());
     } else if (!strcmp(word, "captured")) {
