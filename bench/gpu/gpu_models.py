@@ -93,7 +93,8 @@ class Network:
     def __init__(self, name, folder):
         import torch
 
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+        here = pathlib.Path(__file__).resolve().parent
+        sys.path[:0] = [str(here), str(here.parent / "models")]  # in the bundle, in the source
         import export
 
         self.torch, self.name, self.folder = torch, name, folder
