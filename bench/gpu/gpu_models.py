@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 
-ROUNDS, SAMPLE_SECONDS, WAIT_SECONDS = int(os.environ.get("GPU_MODELS_ROUNDS", 15)), 0.02, 120
+ROUNDS, SAMPLE_SECONDS, WAIT_SECONDS = int(os.environ.get("GPU_MODELS_ROUNDS", 15)), 0.02, 600
 
 
 def relative(found, expected):
@@ -268,16 +268,18 @@ def report(folder):
             ratio = f"{row['ratio']:6.2f} ({row['ratio_quartiles'][0]:.2f} to {row['ratio_quartiles'][1]:.2f})" if "ratio" in row else ""
             print(f"{row['network']:14} {row['precision']}  {row['library']:24} {row['us']:10.1f} us  {ratio}")
         for path in sorted(own.glob("*.run.json")):
+            precision = path.name.split(".")[0]
             for row in lines_of(path):
                 device = row.get("device", {})
-                print(f"{own.name:14} {path.name[:3]}  tracewright run: {row['us']:.1f} us with copies, {device.get('us', 0):.1f} on the device, "
+                print(f"{own.name:14} {precision}  tracewright run: {row['us']:.1f} us with copies, {device.get('us', 0):.1f} on the device, "
                       f"{device.get('launched_us', 0):.1f} launched one by one, graph: {device.get('graph')}")
         for path in sorted(own.glob("*.profile.json")):
+            precision = path.name.split(".")[0]
             for row in lines_of(path):
                 kernels = row["kernels"]
                 total = sum(kernel["seconds"] for kernel in kernels)
                 top = ", ".join(f"{kernel['kernel']} {kernel['seconds'] * 1e6:.1f} us ({kernel['calls']} calls)" for kernel in kernels[:5])
-                print(f"{own.name:14} {path.name[:3]}  all kernels {total * 1e6:.1f} us: {top}")
+                print(f"{own.name:14} {precision}  all kernels {total * 1e6:.1f} us: {top}")
         for row in lines_of(own / "outputs.jsonl") + [row for path in sorted(own.glob("*.compare.jsonl")) for row in lines_of(path)]:
             print(f"{row['network']:14} {row['precision']}  {row['library']:24} differs from PyTorch by {row['relative_difference']:.2g} {row.get('output', '')}")
         for row in lines_of(own / "skipped.jsonl"):
