@@ -30,6 +30,10 @@ def relative(found, expected):
     return float(numpy.linalg.norm(found - expected) / max(numpy.linalg.norm(expected), 1e-300))
 
 
+def most_relative(precision):
+    return 1e-3 if precision == "f32" else 5e-2
+
+
 class Library:
     """One of our libraries by its C functions: on tensors of the GPU, in PyTorch's stream; on those of the host without one."""
 
@@ -136,7 +140,7 @@ class Network:
             found = self.results(call())
             difference = max(relative(f, e) for f, e in zip(found, self.expected))
             self.row("outputs.jsonl", precision=precision, library=library, relative_difference=difference)
-            if not difference < (1e-3 if precision == "f32" else 5e-2):
+            if not difference < most_relative(precision):
                 raise RuntimeError(f"wrong results: relative difference {difference}")
             return call
         except Exception as problem:
@@ -249,13 +253,18 @@ class Network:
 
 
 def compare(name, folder, precision):
+    """True where an output differs by more than rounding."""
     import numpy
 
+    is_wrong = False
     for path in sorted(folder.glob("expected.*.npy")):
         output = path.name[len("expected."):-len(".npy")]
         found, expected = numpy.load(folder / f"{precision}.{output}.npy"), numpy.load(path)
+        difference = relative(found, expected)
+        is_wrong |= not difference < most_relative(precision)
         print(json.dumps({"network": name, "precision": precision, "library": "tracewright run", "output": output,
-                          "relative_difference": relative(found, expected), "largest_difference": float(abs(found - expected).max())}), flush=True)
+                          "relative_difference": difference, "largest_difference": float(abs(found - expected).max())}), flush=True)
+    return is_wrong
 
 
 def lines_of(path):
@@ -295,6 +304,6 @@ if __name__ == "__main__":
     if action == "torch":
         Network(words[0], pathlib.Path(words[1])).run()
     elif action == "compare":
-        compare(words[0], pathlib.Path(words[1]), words[2])
+        sys.exit(compare(words[0], pathlib.Path(words[1]), words[2]))
     else:
         report(pathlib.Path(words[0]))
