@@ -12,7 +12,7 @@ constexpr const char* kHeader =
 #define $NAME_model_H
 #include <stdint.h>
 
-#include "tw_kernel_abi.h"
+$INCLUDE
 
 #ifdef __cplusplus
 extern "C" {
@@ -137,7 +137,8 @@ int32_t $NAME_create_in(const char* weights_file, void* opencl_context, void* op
 
 std::string filled(const std::string& text, const ExportPlan& plan, const Target& target) {
   int device = target.kind == TargetKind::OpenCl ? target.device : 0;
-  return with_words(text, {{"$NAME", plan.library},
+  return with_words(text, {{"$INCLUDE", "#include \"tw_kernel_abi.h\""},
+                           {"$NAME", plan.library},
                            {"$VERSION", TW_VERSION},
                            {"$TARGET", to_string(target)},
                            {"$DEVICE", cat(device)},

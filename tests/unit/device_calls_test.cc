@@ -32,8 +32,7 @@ Compiled products() {
 }
 
 // Does what its arguments say. The stub's device memory is the host's. Behind the large tensors nothing may be touched.
-constexpr const char* kCudaProgram = R"c(#define _DEFAULT_SOURCE
-#include "net.h"
+constexpr const char* kCudaProgram = R"c(#include "net.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,9 +144,10 @@ class CudaCalls : public testing::Test {
     for (const ExportedTask& task : model.plan.tasks) ASSERT_EQ(task.kernel.manifest.run_launches.size(), 1u);
     written_ = std::make_unique<test::Written>(model.plan, TargetKind::Cuda);
     test::write_file(written_->folder.path() + "/main.c", kCudaProgram);
-    Finished compiled = test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c",
-                                           "libnet.a", stub("cuda_stub") + "/libcuda.so.1", "-ldl", "-lpthread", "-lm"},
-                                          {.folder = written_->folder.path()});
+    Finished compiled =
+        test::run_program({"cc", "-std=c99", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c",
+                           "libnet.a", stub("cuda_stub") + "/libcuda.so.1", "-ldl", "-lpthread", "-lm"},
+                          {.folder = written_->folder.path()});
     ASSERT_EQ(compiled.code, 0) << compiled.err;
   }
   static void TearDownTestSuite() { written_.reset(); }
@@ -239,11 +239,10 @@ Compiled layers() {
 }
 
 // Its tensors are in two sets of buffers of its own context. Reads `x`, and what must come of it from `expected`.
-constexpr const char* kOpenClProgram = R"c(#define CL_TARGET_OPENCL_VERSION 120
+constexpr const char* kOpenClProgram = R"c(#include "net.h"
 #include <CL/cl.h>
 #include <math.h>
 #include <stdio.h>
-#include "net.h"
 enum { COUNT = 8 * 32, BYTES = COUNT * sizeof(float), OUTPUTS = 4 };
 static float x[COUNT], expected[OUTPUTS][COUNT], found[COUNT];
 int main(void) {
@@ -309,10 +308,10 @@ TEST_F(OpenClCalls, RunOnTheDevicesTensors) {
   test::write_file(folder + "/x", text(model.inputs[0]));
   test::write_file(folder + "/expected", expected);
   test::write_file(folder + "/main.c", kOpenClProgram);
-  Finished compiled =
-      test::run_program({"cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-o", "main",
-                         "main.c", "libnet.a", "-l:libOpenCL.so.1", "-ldl", "-lpthread", "-lm"},
-                        {.folder = folder});
+  Finished compiled = test::run_program({"cc", "-std=c99", "-DCL_TARGET_OPENCL_VERSION=120", "-Wall", "-Wextra",
+                                         "-Werror", "-Wno-deprecated-declarations", "-o", "main", "main.c", "libnet.a",
+                                         "-l:libOpenCL.so.1", "-ldl", "-lpthread", "-lm"},
+                                        {.folder = folder});
   ASSERT_EQ(compiled.code, 0) << compiled.err;
   Finished ran = test::run_program({"./main"}, {.folder = folder});
   EXPECT_EQ(ran.out, "right, graph 0\n") << ran.err;
