@@ -122,6 +122,33 @@ int print_profile(const Options& options, const ModelLibrary& model, const std::
   return Ok;
 }
 
+// What calls took, sorted.
+void print_json_times(const Options& options, const ModelRun& run) {
+  boost::json::object out{{"calls", run.seconds.size()},
+                          {"threads", options.choices.threads},
+                          {"us", run.seconds[run.seconds.size() / 2] * 1e6},
+                          {"fastest_us", run.seconds[0] * 1e6},
+                          {"create_us", run.create_seconds * 1e6}};
+  if (run.on_device)
+    out["device"] = {{"us", run.on_device->whole * 1e6},
+                     {"launched_us", run.on_device->launched * 1e6},
+                     {"graph", run.on_device->has_graph}};
+  print_json(out);
+}
+
+void print_times(const Options& options, const ModelRun& run) {
+  if (options.json) return print_json_times(options, run);
+  fmt::print("{} calls with {}, median {}, fastest {}; start {}\n", run.seconds.size(),
+             run.on_device ? "copies from and to the host" : cat(options.choices.threads, " thread(s)"),
+             show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]), show_time(run.create_seconds));
+  if (!run.on_device) return;
+  if (run.on_device->has_graph)
+    fmt::print("on the device alone: {} as one CUDA graph, {} launched one by one\n", show_time(run.on_device->whole),
+               show_time(run.on_device->launched));
+  else
+    fmt::print("on the device alone: {}, launched one by one\n", show_time(run.on_device->whole));
+}
+
 int run_library(const Options& options, const ModelLibrary& model, const Data& data) {
   if (options.profile) return print_profile(options, model, data.inputs);
   ModelRun run = run_model(model, data.inputs, options.choices.threads, options.seconds);
@@ -130,13 +157,11 @@ int run_library(const Options& options, const ModelLibrary& model, const Data& d
   for (const OutputFile& file : data.outputs) {
     if (!write_file(file.path, *npy_bytes(run.outputs[file.output]))) return Environment;
   }
-  for (std::size_t i = 0; i < run.outputs.size(); ++i)
+  for (std::size_t i = 0; i < run.outputs.size() && !options.json; ++i)
     fmt::print("{}: {}[{}]\n", model.outputs[i].name, name_of(run.outputs[i].dtype), join(run.outputs[i].shape, ", "));
   if (run.seconds.empty()) return Ok;
   std::ranges::sort(run.seconds);
-  fmt::print("{} calls with {} thread(s), median {}, fastest {}; start {}\n", run.seconds.size(),
-             options.choices.threads, show_time(run.seconds[run.seconds.size() / 2]), show_time(run.seconds[0]),
-             show_time(run.create_seconds));
+  print_times(options, run);
   return Ok;
 }
 
@@ -212,7 +237,7 @@ int run_run(int count, char** words) {
       .range(0, 1024);
   app.add_option("--seconds", options.seconds, "call it so long and say what a call takes").positive();
   app.add_flag("--profile", options.profile, "say what each kernel takes instead");
-  app.add_flag("--json", options.json, "with --profile: print one JSON object");
+  app.add_flag("--json", options.json, "with --profile or --seconds: print one JSON object");
   app.add_option("--shape", choices.shapes,
                  "NAME=EXTENT,...: the shape of an input that an ONNX file leaves open; of a folder: which entry runs");
   app.add_option("--target", choices.target, "of an ONNX file: a device instead of this processor, as for `compile`");
@@ -221,7 +246,8 @@ int run_run(int count, char** words) {
   app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");
   if (std::optional<int> code = app.parse(count, words)) return *code;
-  if (options.json && !options.profile) return say("--json is for --profile"), Usage;
+  if (options.json && !options.profile && options.seconds <= 0)
+    return say("--json is for --profile and --seconds"), Usage;
   return is_onnx(choices.file) ? run_onnx(options) : run_folder(options);
 }
 

@@ -17,6 +17,10 @@ if(TARGET gpu_bench_files)
 endif()
 install(TARGETS libtracewright RUNTIME_DEPENDENCY_SET bundled LIBRARY DESTINATION lib NAMELINK_SKIP ${in_bundle})
 install(TARGETS ${bundle_programs} RUNTIME_DEPENDENCY_SET bundled RUNTIME DESTINATION bin ${in_bundle})
+if(TARGET tracewright_onnx)
+  install(TARGETS tracewright_onnx RUNTIME_DEPENDENCY_SET bundled LIBRARY DESTINATION lib ${in_bundle})
+  list(APPEND bundle_files tracewright_onnx)
+endif()
 install(RUNTIME_DEPENDENCY_SET bundled PRE_EXCLUDE_REGEXES "^(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc[+][+])[.-]" "^libtracewright[.]"
   LIBRARY DESTINATION lib ${in_bundle})
 install(DIRECTORY rules examples DESTINATION share/tracewright ${in_bundle} PATTERN "*.h" EXCLUDE PATTERN "*.cc" EXCLUDE)
@@ -34,7 +38,7 @@ install(FILES costmodel/network_abi.h DESTINATION torch/costmodel ${in_bundle})
 install(FILES dsl/base/rng.h dsl/base/arena.h DESTINATION torch/dsl/base ${in_bundle})
 
 # Terms of what is linked in or lies beside.
-foreach(package llvm-19-dev libsqlite3-0 libsqlitecpp-dev libyaml-cpp0.7 libfmt9 libxxhash0 libhwloc15 libudev1 libseccomp2 zlib1g libzstd1 libboost1.81-dev libcli11-dev)
+foreach(package llvm-19-dev libsqlite3-0 libsqlitecpp-dev libyaml-cpp0.7 libfmt9 libxxhash0 libhwloc15 libudev1 libseccomp2 zlib1g libzstd1 libboost1.81-dev libcli11-dev libonnx1 libprotobuf32)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/licenses RENAME ${package} OPTIONAL ${in_bundle})
 endforeach()
 

@@ -33,7 +33,7 @@ file(CONFIGURE OUTPUT ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc CONTENT "${pri
 file(GLOB text_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/rules/*.tw ${CMAKE_SOURCE_DIR}/rules/*/*.tw ${CMAKE_SOURCE_DIR}/dsl/te/*.tw ${CMAKE_SOURCE_DIR}/graph/*.tw ${CMAKE_SOURCE_DIR}/graph/*/*.tw ${CMAKE_SOURCE_DIR}/dsl/intrinsics/*.tw
   ${CMAKE_SOURCE_DIR}/sampler/search/*.tw ${CMAKE_SOURCE_DIR}/sampler/report/*.html ${CMAKE_SOURCE_DIR}/sampler/report/*.css ${CMAKE_SOURCE_DIR}/sampler/report/*.js ${CMAKE_SOURCE_DIR}/costmodel/devices/*.yaml)
 list(APPEND text_files backends/kernel_abi.h runtime/measure/thread_pool.h runtime/measure/thread_pool.cc backends/opencl/build_options.h backends/opencl/binary_tag.h runtime/export/opencl_launcher.h
-  runtime/export/cuda_launcher.h runtime/export/opencl_driver.h runtime/export/cuda_driver.h runtime/export/device_model.h runtime/export/map_weights.h runtime/emulator/device_functions.h)
+  runtime/export/cuda_launcher.h runtime/export/opencl_driver.h runtime/export/cuda_driver.h runtime/export/cuda_graph.h runtime/export/device_model.h runtime/export/device_times.h runtime/export/map_weights.h runtime/emulator/device_functions.h)
 set(TRACEWRIGHT_EMBEDDED_TEXT ${TRACEWRIGHT_GENERATED_DIR}/embedded_text.cc)
 list(TRANSFORM text_files PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE text_paths)
 add_custom_command(OUTPUT ${TRACEWRIGHT_EMBEDDED_TEXT}

@@ -71,11 +71,11 @@ def torch_model(name, batch=1, size=224, tokens=128, attention="sdpa", seed=0):
     return randomize(torchvision.models.get_model(name, weights=None).eval(), x), {"x": x}, ["y"]
 
 
-def export(name, path, opset, **options):
+def write(model, inputs, outputs, path, opset=None):
+    """Exports a model that torch_model() gives, and says what the file holds."""
     import onnx
     import torch
 
-    model, inputs, outputs = torch_model(name, **options)
     torch.onnx.export(model, tuple(inputs.values()), path, input_names=list(inputs), output_names=outputs,
                       opset_version=opset, dynamo=True, external_data=False, verbose=False)
     written = onnx.load(path)
@@ -100,8 +100,8 @@ def main():
     failed = False
     for name in options.names or NAMES:
         try:
-            line = export(name, options.output / f"{name}.onnx", options.opset, batch=options.batch, size=options.size,
-                          tokens=options.tokens, attention=options.attention)
+            model = torch_model(name, options.batch, options.size, options.tokens, options.attention)
+            line = write(*model, options.output / f"{name}.onnx", options.opset)
         except Exception as error:
             failed, line = True, f"not exported: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         print(f"{name}: {line}", flush=True)

@@ -87,6 +87,19 @@ static tw_cuda_kernel* tw_cuda_create(const tw_cuda_table* table, CUresult* erro
   return NULL;
 }
 
+/* The parameters of a launch on the memory of its entry point's arguments: they point into `pointers`. Both have
+ * TW_CUDA_MOST_PARAMETERS places. */
+static CUresult tw_cuda_parameters(const tw_cuda_kernel* kernel, const tw_cuda_launch* launch,
+                                   const CUdeviceptr* arguments, CUdeviceptr* pointers, void** parameters) {
+  if (launch->count > TW_CUDA_MOST_PARAMETERS) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned p = 0; p < launch->count; ++p) {
+    const tw_cuda_pointer* pointer = &launch->pointers[p];
+    pointers[p] = pointer->is_scratch ? kernel->scratch + pointer->at : arguments[pointer->at];
+    parameters[p] = &pointers[p];
+  }
+  return CUDA_SUCCESS;
+}
+
 /* Launches an entry point (0 = prepack, 1 = run) in a stream on the memory of its arguments, in their order. */
 static CUresult tw_cuda_launch_all(tw_cuda_kernel* kernel, int entry, CUstream stream, const CUdeviceptr* arguments) {
   CUresult error = CUDA_SUCCESS;
@@ -94,15 +107,11 @@ static CUresult tw_cuda_launch_all(tw_cuda_kernel* kernel, int entry, CUstream s
     const tw_cuda_launch* launch = &kernel->table->launches[entry][i];
     CUdeviceptr pointers[TW_CUDA_MOST_PARAMETERS];
     void* parameters[TW_CUDA_MOST_PARAMETERS];
-    if (launch->count > TW_CUDA_MOST_PARAMETERS) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned p = 0; p < launch->count; ++p) {
-      const tw_cuda_pointer* pointer = &launch->pointers[p];
-      pointers[p] = pointer->is_scratch ? kernel->scratch + pointer->at : arguments[pointer->at];
-      parameters[p] = &pointers[p];
-    }
-    error = cuLaunchKernel(kernel->functions[entry][i], launch->groups[0], launch->groups[1], launch->groups[2],
-                           launch->threads[0], launch->threads[1], launch->threads[2], launch->shared_bytes, stream,
-                           parameters, NULL);
+    error = tw_cuda_parameters(kernel, launch, arguments, pointers, parameters);
+    if (error == CUDA_SUCCESS)
+      error = cuLaunchKernel(kernel->functions[entry][i], launch->groups[0], launch->groups[1], launch->groups[2],
+                             launch->threads[0], launch->threads[1], launch->threads[2], launch->shared_bytes, stream,
+                             parameters, NULL);
   }
   return error;
 }

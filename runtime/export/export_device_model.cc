@@ -6,6 +6,7 @@
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "runtime/export/c_text.h"
+#include "runtime/export/device_library.h"
 #include "runtime/export/device_tables.h"
 #include "runtime/export/export_files.h"
 
@@ -16,9 +17,11 @@ namespace {
 std::string runtime_name(TargetKind kind) { return cat(launcher_prefix(kind), "_model.h"); }
 
 std::string runtime_text(TargetKind kind) {
-  const char* driver = kind == TargetKind::Cuda ? "runtime/export/cuda_driver.h" : "runtime/export/opencl_driver.h";
-  return cat(embedded_file(driver), launcher_text(kind), embedded_file("runtime/export/map_weights.h"),
-             embedded_file("runtime/export/device_model.h"));
+  bool is_cuda = kind == TargetKind::Cuda;
+  return cat(embedded_file(is_cuda ? "runtime/export/cuda_driver.h" : "runtime/export/opencl_driver.h"),
+             launcher_text(kind), is_cuda ? embedded_file("runtime/export/cuda_graph.h") : "",
+             embedded_file("runtime/export/map_weights.h"), embedded_file("runtime/export/device_model.h"),
+             embedded_file("runtime/export/device_times.h"));
 }
 
 // Launches of an entry point whose parts of scratch memory are arguments behind its own: `parts` gets them, each once.
@@ -41,46 +44,16 @@ class ModelText {
  public:
   ModelText(const ExportPlan& plan, const Target& target) : plan_(plan), model_(*plan.model), target_(target) {}
 
-  std::string header() const {
-    const std::string& name = plan_.library;
-    return cat(
-        "/* A model made by tracewright ", TW_VERSION, " for ", to_string(target_),
-        ". Link with -ldl and -lpthread. */\n#ifndef ", name, "_model_H\n#define ", name,
-        "_model_H\n#include <stdint.h>\n\n#include \"tw_kernel_abi.h\"\n\n#ifdef __cplusplus\nextern \"C\" "
-        "{\n#endif\n\n",
-        "/* Contexts may run at the same time, each on its own thread; each has its own memory on the device. */\n",
-        "typedef struct ", name, "_context ", name, "_context;\n\n/* What the functions return beside 0. */\n",
-        "enum {\n  ", name, "_NO_WEIGHTS = 2, /* the file cannot be read, or belongs to another model */\n  ", name,
-        "_NO_MEMORY = 3,\n  ", name, "_NO_DEVICE = 6,     /* there is no driver, or no such device */\n  ", name,
-        "_DEVICE_FAILED = 7  /* the driver refused or failed */\n};\n\n", "/* Opens device ", target_.device,
-        " of the driver, loads the kernels, copies and packs the weights.\n", " * `workers` is not used. */\nint32_t ",
-        name, "_create(const char* weights_file, int workers, ", name,
-        "_context** context);\n/* The same on another device, counted over all platforms. */\nint32_t ", name,
-        "_create_on(const char* weights_file, int device, ", name, "_context** context);\nvoid ", name, "_destroy(",
-        name, "_context* context);\n/* What went wrong in this thread's latest call, in words; \"\" = ",
-        "nothing is known. */\nconst char* ", name, "_problem(void);\n\n",
-        "/* One inference: copies the inputs to the device and the outputs from it. Tensors are in the host's "
-        "memory,\n",
-        " * dense and row-major. Indices among the inputs are not checked. parallel_for and pool are not used.\n",
-        tensor_lines(model_.inputs, "inputs"), tensor_lines(model_.outputs, "outputs"), " */\n", run_signature(),
-        ";\n\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
-  }
-
   std::string source(const std::vector<std::string>& binaries) {
     std::string tables;
     for (std::size_t i = 0; i < plan_.tasks.size(); ++i) tables += task_tables(plan_.tasks[i], binaries[i]);
     return cat("#define _POSIX_C_SOURCE 200809L\n/* The model ", plan_.library, " for a device. */\n#include \"",
                plan_.library, ".h\"\n#include \"", runtime_name(target_.kind), "\"\n\n", tables,
                steps_table("packings", model_.packings, false), steps_table("steps", model_.steps, true), model_table(),
-               functions());
+               device_definitions(plan_, target_));
   }
 
  private:
-  std::string run_signature() const {
-    std::string function = cat("int32_t ", plan_.library, "_run(");
-    return cat(function, plan_.library, "_context* context, const void* const* inputs, void* const* outputs,\n",
-               std::string(function.size(), ' '), "tw_parallel_for parallel_for, void* pool)");
-  }
   std::string kernel_name(const ExportedTask& task) const { return cat(plan_.library, "_", task.name); }
 
   std::string task_tables(const ExportedTask& task, const std::string& binary) {
@@ -166,21 +139,6 @@ class ModelText {
                model_.steps.empty() ? "NULL" : "steps", "}};\n\n");
   }
 
-  std::string functions() const {
-    const std::string& name = plan_.library;
-    std::string create = cat("  return tw_model_create(&model, weights_file, ");
-    return cat("struct ", name, "_context {\n  tw_model_context whole;\n};\n\nint32_t ", name,
-               "_create_on(const char* weights_file, int device, ", name, "_context** context) {\n", create,
-               "device, (tw_model_context**)context);\n}\n\nint32_t ", name,
-               "_create(const char* weights_file, int workers, ", name, "_context** context) {\n  (void)workers;\n",
-               create, target_.kind == TargetKind::OpenCl ? target_.device : 0,
-               ", (tw_model_context**)context);\n}\n\n", run_signature(),
-               " {\n  (void)parallel_for, (void)pool;\n  return tw_model_run(&context->whole, inputs, ",
-               "outputs);\n}\n\nvoid ", name, "_destroy(", name,
-               "_context* context) { tw_model_destroy((tw_model_context*)context); }\n\nconst char* ", name,
-               "_problem(void) { return tw_model_problem; }\n");
-  }
-
   struct Scratch {
     std::vector<KernelLaunch::Pointer> of_prepack, of_run;
   };
@@ -216,7 +174,7 @@ ExportResult write_device_model(const ExportPlan& plan, const Target& target, co
   ExportFolder folder(path, result);
   bool is_cuda = target.kind == TargetKind::Cuda;
   ModelText text(plan, target);
-  bool good = folder.write(plan.library + ".h", text.header()) &&
+  bool good = folder.write(plan.library + ".h", device_header(plan, target)) &&
               folder.write(plan.library + ".c", text.source(binaries)) &&
               folder.write(runtime_name(target.kind), runtime_text(target.kind)) &&
               folder.write("tw_kernel_abi.h", embedded_file("backends/kernel_abi.h")) &&

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "dsl/base/clock.h"
+#include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -61,6 +62,42 @@ LoadedModel::LoadedModel(const ModelLibrary& model, const std::vector<HostArray>
 std::string LoadedModel::why_not_run() const {
   auto problem = library_.find<ModelProblem>("problem");
   return problem && *problem() ? cat("a kernel failed: ", problem()) : "a kernel failed";
+}
+
+double LoadedModel::median_run(ModelTimeRun time_run, double seconds) {
+  constexpr double kSample = 0.01;
+  double once = 0;
+  for (int warm_up = 0; warm_up < 2; ++warm_up) {
+    if (time_run(context_, 1, &once) != 0) return -1;
+  }
+  int calls = static_cast<int>(std::clamp(kSample / std::max(once, 1e-6), 1.0, 1000.0));
+  std::vector<double> samples;
+  for (double end = seconds_now() + seconds; samples.size() < 5 || seconds_now() < end;) {
+    if (time_run(context_, calls, &samples.emplace_back()) != 0) return -1;
+  }
+  return median(std::move(samples));
+}
+
+std::optional<DeviceSeconds> LoadedModel::time_on_device(double seconds) {
+  auto time_run = library_.find<ModelTimeRun>("time_run");
+  auto has_graph = library_.find<ModelHasGraph>("has_graph");
+  auto use_graph = library_.find<ModelUseGraph>("use_graph");
+  if (!time_run || !has_graph || !use_graph) return std::nullopt;
+  DeviceSeconds out;
+  out.has_graph = has_graph(context_) != 0;
+  out.whole = out.launched = median_run(time_run, seconds / 2);
+  if (out.has_graph) {
+    use_graph(context_, 0);
+    out.launched = median_run(time_run, seconds / 2);
+    use_graph(context_, 1);
+  }
+  if (out.whole < 0 || out.launched < 0) return std::nullopt;
+  return out;
+}
+
+bool LoadedModel::time_steps(double* seconds) {
+  auto time = library_.find<ModelTimeSteps>("time_steps");
+  return time && time(context_, seconds) == 0;
 }
 
 bool LoadedModel::run() {

@@ -1,6 +1,7 @@
 // The shared library of an exported model, opened in this process, with memory for its inputs and outputs. For
 // processes that a crash of the model may end: the children of model_library.cc and of sampler/models/bench_model.cc.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,13 @@ class LoadedModel {
   const void* output(std::size_t index) const { return library_.out().get()[index]; }
   double create_seconds() const { return create_seconds_; }
 
+  // Of libraries for devices, on the inputs of the latest run. Measures for about `seconds`; nothing if a call failed.
+  std::optional<DeviceSeconds> time_on_device(double seconds);
+  bool time_steps(double* seconds);  // one run; a place for each step
+
  private:
+  double median_run(ModelTimeRun time_run, double seconds);  // negative if it failed
+
   OpenLibrary library_;
   void* context_ = nullptr;
   ModelRunFunction run_ = nullptr;

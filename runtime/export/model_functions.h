@@ -13,7 +13,12 @@ using ModelDestroy = void (*)(void* context);
 using ModelRunFunction = int32_t (*)(void* context, const void* const* inputs, void* const* outputs,
                                      tw_parallel_for parallel_for, void* pool);
 
-using ModelProblem = const char* (*)();  // of devices: what went wrong in this thread's latest call
+// Of devices.
+using ModelProblem = const char* (*)();  // what went wrong in this thread's latest call
+using ModelHasGraph = int32_t (*)(const void* context);
+using ModelUseGraph = void (*)(void* context, int32_t use);
+using ModelTimeSteps = int32_t (*)(void* context, double* seconds);
+using ModelTimeRun = int32_t (*)(void* context, int32_t calls, double* seconds);
 
 inline constexpr int32_t kModelNoDevice = 6;  // of ModelCreate: there is none, or no driver
 

@@ -34,14 +34,23 @@ std::optional<ModelLibrary> open_model(const std::string& folder, std::string& e
 // Random data for each input: floats as measurements have them, integers 0 and 1, which both masks and indices may be.
 std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, u64 seed);
 
+// What a run takes on a device, by its clock, with inputs and outputs there; medians.
+struct DeviceSeconds {
+  double whole = 0;     // as the library does it
+  double launched = 0;  // with kernels launched one by one
+  bool has_graph = false;
+};
+
 struct ModelRun {
   std::vector<HostArray> outputs;
   double create_seconds = 0;
-  std::vector<double> seconds;  // of calls behind the first one
-  std::string error;            // why there are no outputs
+  std::vector<double> seconds;             // of calls behind the first one
+  std::optional<DeviceSeconds> on_device;  // of libraries for devices
+  std::string error;                       // why there are no outputs
 };
 
-// Calls the model once, and then again for about `seconds`. `inputs`: an array for each input, of its shape and type.
+// Calls the model once, and then again for about `seconds`, of which a device is timed in the second half. `inputs`: an
+// array for each input, of its shape and type.
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds = 0);
 
 // A buffer that a step writes to.
@@ -55,8 +64,8 @@ struct StepOutput {
 std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                         const std::vector<StepOutput>& wanted, std::string& error);
 
-// Not of libraries for devices. The shortest time of each step, in order, where all steps are run again and again for
-// about `seconds`. On failure nothing, and why in `error`.
+// The shortest time of each step, in order, where all steps are run again and again for about `seconds`; of libraries
+// for devices by the device's clock. On failure nothing, and why in `error`.
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error);
 

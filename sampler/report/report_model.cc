@@ -62,6 +62,10 @@ bool add_model(Report& report, const std::string& folder, double seconds, std::s
   is_measured = false;
   std::optional<std::vector<ModelLibrary>> entries = open_entries(folder, error);
   if (!entries) return false;
+  if (const std::string& device = entries->front().device; !device.empty())
+    return error = cat("`", folder, "` is a library for `", device, "`; `tracewright run ", folder,
+                       " --profile` times its kernels, reports are of libraries for processors"),
+           false;
   std::vector<std::string> labels = entry_labels(*entries);
   Kernels kernels;
   Target target = host_target();

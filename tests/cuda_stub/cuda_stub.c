@@ -10,7 +10,10 @@
  * TW_STUB_OUTSIDE: how many floats behind its output "outside" writes (0);
  * TW_STUB_SERIAL: one of a single work-item, as the untuned program's is. Machine code that reads "ELF takes N": each kernel of it takes
  * N microseconds, and computes its result only where its output has been overwritten. TW_STUB_COPY: so many microseconds a copy of a MiB to or from the host takes;
- * TW_STUB_COPIED: the path of a file that gets the MiB that went to the device and came from it. Kernels that look at results of f32 (sampler/search/device_checks.h) do what they should. Built with TW_STUB_OLD it lacks a function, as an old driver does.
+ * TW_STUB_COPIED: the path of a file that gets the MiB that went to the device and came from it. TW_STUB_CALLS: the path of a file that gets how many
+ * kernels were launched one by one, how many graphs were, how many kernels of graphs got other parameters, and how often somebody waited.
+ * TW_STUB_IDLE: launches do nothing, and may have any parameters.
+ * TW_STUB_FAULT "node", "instantiate", "change", "graph": what makes, changes or launches a graph of kernel nodes fails. Kernels that look at results of f32 (sampler/search/device_checks.h) do what they should. Built with TW_STUB_OLD it lacks a function, as an old driver does.
  */
 #include <math.h>
 #include <stdio.h>
@@ -29,14 +32,20 @@ typedef struct {
 
 enum { MOST_RECORDED = 256, MOST_PARAMETERS = 5, MOST_BLOCKS = 4096, BAND = 1 << 20 };
 typedef struct {
-  int count, is_serial;
-  double takes;
-  void* pointers[MOST_RECORDED][MOST_PARAMETERS];
-} Graph;
-typedef struct {
   char name[64];
   double takes; /* microseconds; 0 = as long as it takes */
 } Function;
+typedef struct {
+  int count, is_serial;
+  double takes;
+  void* pointers[MOST_RECORDED][MOST_PARAMETERS];
+  void* events[MOST_RECORDED]; /* NULL: a kernel */
+} Graph;
+typedef struct {
+  Function* function;
+  unsigned grid[3], block[3], dynamic_shared_bytes;
+  void **parameters, **extra, *kernel, *context;
+} KernelNode;
 
 static struct {
   char* begin;
@@ -93,6 +102,18 @@ static int run_check(const char* name, void* const* p) {
     return 1;
   }
   return 0;
+}
+
+static struct {
+  int launched, graphs, changed, waited;
+} calls;
+static void count_call(int* count) {
+  const char* path = getenv("TW_STUB_CALLS");
+  FILE* file;
+  ++*count;
+  if (!path || !(file = fopen(path, "w"))) return;
+  fprintf(file, "launched %d graphs %d changed %d waited %d", calls.launched, calls.graphs, calls.changed, calls.waited);
+  fclose(file);
 }
 
 static int broken = 0; /* the code that every call answers with from now on */
@@ -203,10 +224,13 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
 int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = (size_t)1 << 30, 0; }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, *context = &broken, 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }
-int cuCtxSetCurrent(void* context) { return (void)context, broken; }
+static void* current = NULL;
+int cuCtxGetCurrent(void** context) { return *context = current, 0; }
+int cuCtxSetCurrent(void* context) { return current = context, broken; }
 int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, *stream = &broken, broken; }
 int cuStreamDestroy_v2(void* stream) { return (void)stream, broken; }
-int cuStreamSynchronize(void* stream) { return (void)stream, broken; }
+int cuStreamSynchronize(void* stream) { return (void)stream, count_call(&calls.waited), broken; }
+int cuStreamIsCapturing(void* stream, int* status) { return (void)stream, *status = recording != NULL, broken; }
 int cuStreamBeginCapture_v2(void* stream, int mode) {
   (void)stream, (void)mode;
   if (!recording) recording = calloc(1, sizeof(Graph));
@@ -220,6 +244,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
   (void)flags;
+  if (has_fault("instantiate")) return 2;
   Graph* copy = malloc(sizeof(Graph));
   if (copy) memcpy(copy, graph, sizeof(Graph));
   *executable = copy;
@@ -227,12 +252,17 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
 }
 int cuGraphDestroy(void* graph) { return free(graph), broken; }
 int cuGraphExecDestroy(void* executable) { return free(executable), broken; }
+int cuEventRecord(void* event, void* stream);
 int cuGraphLaunch(void* executable, void* stream) {
   Graph* graph = executable;
-  (void)stream;
+  if (has_fault("graph")) return 2;
+  count_call(&calls.graphs);
   is_alone = graph->count == 1;
   is_serial = graph->is_serial;
-  for (int i = 0; i < graph->count && broken == 0; ++i) run(graph->pointers[i], graph->takes);
+  for (int i = 0; i < graph->count && broken == 0; ++i) {
+    if (graph->events[i]) cuEventRecord(graph->events[i], stream);
+    else if (!getenv("TW_STUB_IDLE")) run(graph->pointers[i], graph->takes);
+  }
   is_alone = 0;
   return broken;
 }
@@ -311,6 +341,7 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 static int launch(const Function* function, unsigned dynamic_shared_bytes, void** parameters) {
   void* pointers[MOST_PARAMETERS] = {0};
+  if (getenv("TW_STUB_IDLE")) return broken;
   const char* name = function->name;
   if (strncmp(name, "check_", 6) == 0) {
     int parameter_count = strstr(name, "compare_run_0") ? 5 : strstr(name, "compare_run_3") ? 2 : 3;
@@ -327,9 +358,37 @@ static int launch(const Function* function, unsigned dynamic_shared_bytes, void*
   if (recording->count < MOST_RECORDED) memcpy(recording->pointers[recording->count++], pointers, sizeof pointers);
   return broken;
 }
+int cuGraphCreate(void** graph, unsigned flags) { return (void)flags, *graph = calloc(1, sizeof(Graph)), broken; }
+/* Nodes are numbers from 1 on; each has to stand behind the one before it. */
+static int next_node(void** node, Graph* graph, void* const* before, size_t count) {
+  if (has_fault("node") || graph->count == MOST_RECORDED) return 2;
+  if (count != (graph->count > 0) || (count == 1 && (size_t)*before != (size_t)graph->count)) return 1;
+  return *node = (void*)(size_t)++graph->count, broken;
+}
+#ifndef TW_STUB_OLD
+static void set_node(Graph* graph, size_t node, const KernelNode* given) {
+  graph->takes = given->function->takes;
+  for (int i = 0; i < 3 && !getenv("TW_STUB_IDLE"); ++i) graph->pointers[node - 1][i] = (void*)(size_t)*(Address*)given->parameters[i];
+}
+int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* before, size_t count, const KernelNode* given) {
+  int code = next_node(node, graph, before, count);
+  if (code == 0) set_node(graph, (size_t)*node, given);
+  return code;
+}
+int cuGraphExecKernelNodeSetParams_v2(void* executable, void* node, const KernelNode* given) {
+  if (has_fault("change")) return 2;
+  return count_call(&calls.changed), set_node(executable, (size_t)node, given), broken;
+}
+#endif
+int cuGraphAddEventRecordNode(void** node, void* graph, void* const* before, size_t count, void* event) {
+  int code = next_node(node, graph, before, count);
+  if (code == 0) ((Graph*)graph)->events[(size_t)*node - 1] = event;
+  return code;
+}
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream,
                    void** parameters, void** extra) {
   (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)stream, (void)extra;
+  count_call(&calls.launched);
   return launch(function, shared, parameters);
 }
 #ifndef TW_STUB_OLD

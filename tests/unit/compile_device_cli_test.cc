@@ -77,8 +77,24 @@ TEST_F(CompileForADevice, AnOpenClLibraryIsCheckedAndRuns) {
   Finished far = run({"compile", "net.onnx", "--target", "opencl -device=99", "--output", "far", "--check"});
   EXPECT_EQ(far.code, 3) << far.err;
   EXPECT_TRUE(has(far.err, "there is no such device, or no driver for it")) << far.err;
-  expect_refused({"run", "out", "--profile"}, 3,
-                 "kernels of a library for `opencl -device=0` cannot be timed one by one");
+  expect_refused({"report", "out"}, 2, "reports are of libraries for processors");
+}
+
+TEST_F(CompileForADevice, AnOpenClLibraryIsTimed) {
+  if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
+  ASSERT_EQ(run({"compile", "net.onnx", "--target", "opencl", "--output", "out"}).code, 0);
+  Finished profile = run({"run", "out", "--profile", "--json"});
+  EXPECT_EQ(profile.code, 0) << profile.err;
+  for (const char* kernel : {"matmul", "softmax"}) EXPECT_TRUE(has(profile.out, kernel)) << profile.out;
+  EXPECT_FALSE(has(profile.out, "\"seconds\":0,")) << profile.out;
+  Finished times = run({"run", "out", "--seconds", "0.1"});
+  EXPECT_TRUE(has(times.out, "calls with copies from and to the host")) << times.out << times.err;
+  EXPECT_TRUE(has(times.out, "on the device alone: ")) << times.out;
+  times = run({"run", "out", "--seconds", "0.1", "--json"});
+  for (const char* field : {"{\"calls\":", "\"us\":", "\"fastest_us\":", "\"create_us\":", "\"device\":{\"us\":",
+                            "\"launched_us\":", "\"graph\":false}"})
+    EXPECT_TRUE(has(times.out, field)) << times.out;
+  expect_refused({"run", "out", "--json"}, 2, "--json is for --profile and --seconds");
 }
 
 // The weights of a model are read by its own library only; here there are none, so what is damaged is the kernel.
