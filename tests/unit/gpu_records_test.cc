@@ -83,7 +83,7 @@ TEST(GpuRecords, TheModelKnowsInstructionsOfFourWarps) {
     EXPECT_GE(data.tasks[task].candidates, 40);
     Accuracy model = accuracy_of(data, task, data.draft);
     EXPECT_GE(model.top1, 0.9) << data.tasks[task].name << ": " << to_string(model);
-    EXPECT_GE(model.rank, 0.25) << data.tasks[task].name << ": " << to_string(model);
+    EXPECT_GE(model.rank, 0.65) << data.tasks[task].name << ": " << to_string(model);
     std::vector<double> ratios;
     for (std::size_t i = 0; i < data.draft.size(); ++i) {
       if (data.data.group[i] == static_cast<i32>(task))
