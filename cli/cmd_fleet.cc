@@ -103,8 +103,7 @@ class Watch {
   std::optional<int> update() {
     ++updates_;
     const bool is_last = !options_.repeats() || stop_wanted || updates_ == options_.updates;
-    if (!queue_.connection().is_connected()) (void)bool(queue_.reconnect());
-    DatabaseResult<FleetStatus> status = queue_.status();
+    DatabaseResult<FleetStatus> status = read_status();
     if (!status && (updates_ == 1 || !status.failure().is_connection_lost))
       return say_database_error(status.error()), Environment;
     const std::string problem = status ? "" : status.error();
@@ -118,6 +117,14 @@ class Watch {
   }
 
  private:
+  // Whatever keeps a connection that was lost from being made again may pass.
+  DatabaseResult<FleetStatus> read_status() {
+    if (!queue_.connection().is_connected()) {
+      if (DatabaseStatus again = queue_.reconnect(); !again) return DatabaseError{again.error(), "", true};
+    }
+    return queue_.status();
+  }
+
   bool print() const {
     if (!problem_.empty() || stop_wanted) return true;
     if (options_.json) return print_json(to_json(view_.status, now_ms())), true;

@@ -39,7 +39,7 @@ class MachineMetrics {
   std::string text() const;
 
  private:
-  static constexpr std::array<double, 12> kBounds = {0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300};
+  static constexpr std::array<double, 13> kBounds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300};
 
   mutable std::mutex mutex_;
   const std::string name_, version_;

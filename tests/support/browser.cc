@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "dsl/base/text.h"
+#include "support/processes.h"
 
 namespace tw::test {
 
@@ -89,8 +90,8 @@ Browser::~Browser() {
   waitpid(process_, nullptr, 0);
 }
 
-// The result of a command; what the browser tells meanwhile is kept in events_.
-value Browser::call(const std::string& method, object parameters) {
+// What the browser tells meanwhile is kept in events_.
+object Browser::answer_to(const std::string& method, object parameters) {
   object message{{"id", ++last_}, {"method", method}, {"params", std::move(parameters)}};
   if (!session_.empty()) message["sessionId"] = session_;
   std::string text = boost::json::serialize(message);
@@ -101,10 +102,15 @@ value Browser::call(const std::string& method, object parameters) {
     if (!answer.contains("id")) {
       events_.push_back(std::move(answer));
     } else if (answer.at("id") == value(last_)) {
-      EXPECT_TRUE(answer.contains("result")) << method << ": " << answer;
-      return answer.contains("result") ? answer.at("result") : value(object{});
+      return answer;
     }
   }
+}
+
+value Browser::call(const std::string& method, object parameters) {
+  object answer = answer_to(method, std::move(parameters));
+  EXPECT_TRUE(answer.contains("result")) << method << ": " << answer;
+  return answer.contains("result") ? answer.at("result") : value(object{});
 }
 
 void Browser::open(const std::string& path, int width, const std::string& scheme) {
@@ -136,6 +142,20 @@ value Browser::evaluate(const std::string& expression) {
 
 bool Browser::shows(const std::string& text) {
   return is_true(cat("document.body.innerText.includes(", boost::json::serialize(value(text)), ")"));
+}
+
+bool Browser::comes_to_show(const std::string& text) {
+  const std::string expression =
+      cat("Boolean(document.body) && document.readyState === 'complete' && document.body.innerText.includes(",
+          boost::json::serialize(value(text)), ")");
+  return wait_until([&] {
+    // While another page is being loaded there is no answer, or an error.
+    object answer = answer_to("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}});
+    boost::system::error_code missing;
+    value whole = std::move(answer);
+    const value* shown = whole.find_pointer("/result/result/value", missing);
+    return shown && shown->is_bool() && shown->as_bool();
+  });
 }
 
 std::string Browser::complaints() {

@@ -34,6 +34,8 @@ class Browser {
   i64 number(const std::string& expression) { return evaluate(expression).to_number<i64>(); }
   bool is_true(const std::string& expression) { return evaluate(expression).as_bool(); }
   bool shows(const std::string& text);
+  // Waits until the page shows a text, or one that is loaded meanwhile.
+  bool comes_to_show(const std::string& text);
   // What the page complained of or asked the network for since it was opened; its own file is no question.
   std::string complaints();
   // The open page fits into its window, complains of nothing, has no text of low contrast, no number that is none, and
@@ -45,6 +47,7 @@ class Browser {
  private:
   explicit Browser(const std::string& program);
   [[noreturn]] void become(const std::string& program, int in, int out);
+  boost::json::object answer_to(const std::string& method, boost::json::object parameters);
   boost::json::value call(const std::string& method, boost::json::object parameters = {});
   boost::json::object receive();
 

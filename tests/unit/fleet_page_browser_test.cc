@@ -76,15 +76,6 @@ class FleetPageInABrowser : public testing::Test {
     test::write_file(path + ".part", fleet_page(view));
     ASSERT_EQ(std::rename((path + ".part").c_str(), path.c_str()), 0);
   }
-  // Waits for a page that shows the text, loaded by itself.
-  bool comes_to_show(const std::string& text) {
-    for (int i = 0; i < 200; ++i) {
-      if (browser->shows(text)) return true;
-      browser->evaluate("new Promise(done => setTimeout(done, 50))");
-    }
-    return false;
-  }
-
   test::TemporaryDirectory folder;
   std::string path = folder.path() + "/fleet.html";
   std::unique_ptr<test::Browser> browser;
@@ -120,9 +111,26 @@ TEST_F(FleetPageInABrowser, TextOutOfTheDatabaseIsShownAndNotObeyed) {
   EXPECT_EQ(browser->number("document.scripts.length"), 2);
 }
 
-TEST_F(FleetPageInABrowser, LoadsItselfAgainAndKeepsWhatTheReaderChose) {
+TEST_F(FleetPageInABrowser, LoadsItselfAgain) {
   FleetView view = busy_fleet();
-  view.refresh_seconds = 0.2;
+  view.refresh_seconds = 0.5;
+  write(view);
+  browser->open(path, 400, "light");
+  for (i64 measured : {64111, 64222}) {
+    view.status.measured = measured;
+    write(view);
+    EXPECT_TRUE(browser->comes_to_show(cat("64,", measured % 1000)));
+  }
+  // The last one is not loaded again, and has no button for it.
+  view.refresh_seconds = 0, view.status.measured = 64333;
+  write(view);
+  EXPECT_TRUE(browser->comes_to_show("64,333"));
+  EXPECT_TRUE(browser->shows("It is not written any more."));
+  EXPECT_TRUE(browser->is_true("document.getElementById('pause') === null"));
+}
+
+TEST_F(FleetPageInABrowser, KeepsWhatTheReaderChose) {
+  FleetView view = busy_fleet();
   write(view);
   browser->open(path, 400, "light");
   browser->evaluate(
@@ -130,32 +138,42 @@ TEST_F(FleetPageInABrowser, LoadsItselfAgainAndKeepsWhatTheReaderChose) {
       "scrollTo(0, 1500)");
   view.status.measured = 64111;
   write(view);
-  EXPECT_TRUE(comes_to_show("64,111"));
-  browser->evaluate("new Promise(done => setTimeout(done, 100))");
+  browser->evaluate("setTimeout(loadAgain)");
+  ASSERT_TRUE(browser->comes_to_show("64,111"));
+  browser->evaluate(
+      "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))");
   EXPECT_EQ(browser->evaluate("document.documentElement.dataset.scheme").as_string(), "dark");
   EXPECT_TRUE(browser->is_true("document.querySelectorAll('details')[1].open"));
   EXPECT_EQ(browser->number("[...document.querySelectorAll('details')].filter(one => one.open).length"), 1);
   EXPECT_NEAR(static_cast<double>(browser->number("Math.round(scrollY)")), 1500, 2);
-  // Paused, it stays as it is.
+}
+
+TEST_F(FleetPageInABrowser, StaysAsItIsWhilePausedOrRead) {
+  FleetView view = busy_fleet();
+  write(view);
+  browser->open(path, 400, "light");
   browser->evaluate("document.getElementById('pause').click()");
-  view.status.measured = 64222;
+  view.refresh_seconds = 0.2;
+  write(view);
+  browser->open(path, 400, "light");
+  view.status.measured = 64111;
   write(view);
   browser->evaluate("new Promise(done => setTimeout(done, 1000))");
-  EXPECT_FALSE(browser->shows("64,222"));
+  EXPECT_FALSE(browser->shows("64,111"));
   EXPECT_TRUE(browser->shows("Paused"));
-  browser->evaluate("document.getElementById('pause').click()");
-  EXPECT_TRUE(comes_to_show("64,222"));
-  // The last one is not loaded again, and has no button for it.
-  view.refresh_seconds = 0, view.status.measured = 64333;
-  write(view);
-  EXPECT_TRUE(comes_to_show("64,333"));
-  EXPECT_TRUE(browser->shows("It is not written any more."));
-  EXPECT_TRUE(browser->is_true("document.getElementById('pause') === null"));
+  // Nor does it go away below a text that is being copied.
+  browser->evaluate(
+      "getSelection().selectAllChildren(document.querySelector('h2')); document.getElementById('pause').click()");
+  browser->evaluate("new Promise(done => setTimeout(done, 1000))");
+  EXPECT_FALSE(browser->shows("64,111"));
+  EXPECT_FALSE(browser->shows("Paused"));
+  browser->evaluate("setTimeout(() => getSelection().removeAllRanges())");
+  EXPECT_TRUE(browser->comes_to_show("64,111"));
 }
 
 TEST_F(FleetPageInABrowser, AnOldPageSaysSo) {
   FleetView view = busy_fleet();
-  view.refresh_seconds = 1, view.problem = "the server is away";
+  view.refresh_seconds = 60, view.problem = "the server is away";
   std::string page = fleet_page(view), now = "\"created_ms\":";
   for (std::size_t at = 0; (at = page.find(now, at)) != std::string::npos; at += now.size())
     page.replace(at + now.size(), 13, std::to_string(now_ms() - 600000));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/src.hpp>
 #include <map>
 #include <regex>
@@ -211,6 +212,7 @@ TEST_F(SeenFleet, WatchWaitsForAServerThatIsAway) {
         auto page_has = [&](const std::string& text) {
           return test::wait_until([&] { return test::read_file(at("fleet.html")).find(text) != std::string::npos; });
         };
+        ASSERT_TRUE(test::wait_until([&] { return access(at("fleet.html").c_str(), R_OK) == 0; }));
         EXPECT_TRUE(page_has("\"problem\":\"\""));
         own->kill_all();
         EXPECT_TRUE(page_has("no server answers"));

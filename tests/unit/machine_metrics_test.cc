@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -97,7 +98,7 @@ TEST(MachineMetrics, TheHistogramCountsEachTrialOnce) {
   std::map<std::string, double> found = samples_of(metrics.text());
   const std::string bucket = "tracewright_trial_duration_seconds_bucket{le=\"";
   double before = 0, buckets = 0;
-  for (const char* bound : {"0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "60", "120", "300"}) {
+  for (const char* bound : {"0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "30", "60", "300"}) {
     double limit = std::stod(bound), value = found.at(bucket + bound + "\"}");
     EXPECT_EQ(value, std::ranges::count_if(times, [limit](double time) { return time <= limit; })) << bound;
     EXPECT_GE(value, before);
