@@ -286,7 +286,7 @@ TEST_F(SeenFleet, ThePageHasMachinesQueueFailuresAndCurves) {
   EXPECT_EQ(task.at("failed").as_int64(), 4);
   EXPECT_EQ(task.at("curve").as_array().size(), 1u);
   EXPECT_GT(task.at("flops").to_number<double>(), 0) << "the workload was read";
-  for (const char* other : {"http:", "https:", "<link rel=\"stylesheet\"", "src="})
+  for (const char* other : {"https:", "@import", "url(", "<link rel=\"stylesheet\"", "src="})
     EXPECT_EQ(page.find(other), std::string::npos) << other << ": it would need something else";
 }
 
@@ -309,7 +309,7 @@ TEST(FleetPage, DoesNotGrowWithoutEnd) {
   FleetView view;
   std::string huge(1000, 'x'), targets;
   for (int i = 0; i < 60; ++i) targets += huge + "\n";
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     view.status.machines.push_back({.name = cat(huge, i), .host = huge, .version = huge, .targets = targets});
     view.status.machines.back().trials_per_second = i;
     view.status.faults.push_back({huge, cat(huge, i), std::string(4000, 'y'), i});
@@ -318,10 +318,10 @@ TEST(FleetPage, DoesNotGrowWithoutEnd) {
   std::string page = fleet_page(view, {});
   EXPECT_LT(page.size(), 16u << 20);
   value data = data_of(page);
-  EXPECT_EQ(data.at("machines").as_uint64(), 3000u) << "they are counted";
+  EXPECT_EQ(data.at("machines").to_number<i64>(), 1000) << "they are counted";
   EXPECT_EQ(data.at("fleet").at("machines").as_array().size(), 500u);
-  EXPECT_EQ(data.at("fleet").at("machines").at(0).at("trials_per_second").to_number<double>(), 2999);
-  EXPECT_EQ(data.at("fleet").at("faults").at(0).at("count").as_int64(), 2999);
+  EXPECT_EQ(data.at("fleet").at("machines").at(0).at("trials_per_second").to_number<double>(), 999);
+  EXPECT_EQ(data.at("fleet").at("faults").at(0).at("count").as_int64(), 999);
 }
 
 TEST(FleetHistory, KeepsTheFirstTheLastAndEvenlySome) {
