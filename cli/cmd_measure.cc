@@ -13,10 +13,12 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "runtime/fleet/metrics_server.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/store/postgres_address.h"
 #include "sampler/fleet/measuring_machine.h"
+#include "sampler/search/other_cores.h"
 
 namespace tw::cli {
 namespace {
@@ -24,6 +26,7 @@ namespace {
 struct Options {
   std::string database, name;
   double seconds = 0;
+  std::optional<u64> metrics;  // port
   bool json = false;
 };
 
@@ -62,6 +65,19 @@ bool store_rates(const std::string& address) {
   return true;
 }
 
+// Null if none is wanted. False: it was, and cannot be had.
+bool serve_metrics(const Options& options, MachineOptions& machine, std::unique_ptr<MetricsServer>& server) {
+  if (!options.metrics) return true;
+  machine.metrics = std::make_shared<MachineMetrics>(machine.announced.name, TW_VERSION);
+  std::string error;
+  OtherCores affinity(usable_threads() > 1);  // whoever asks leaves the measuring core alone
+  server = MetricsServer::start(
+      static_cast<int>(*options.metrics), [metrics = machine.metrics] { return metrics->text(); }, error);
+  if (!server) return say(cat("--metrics: ", error)), false;
+  say(cat("metrics: http://127.0.0.1:", server->port(), "/metrics"));
+  return true;
+}
+
 std::string summary_of(const MachineReport& report) {
   const MachineCounts& counts = report.counts;
   std::string text = cat("measured ", counts.good + counts.failed, " trials, ", counts.failed, " of which failed");
@@ -81,6 +97,8 @@ int measure(const Options& options) {
   catch_interrupts();
   if (!store_rates(options.database)) return Environment;
   MachineOptions machine = machine_options(options);
+  std::unique_ptr<MetricsServer> server;
+  if (!serve_metrics(options, machine, server)) return Environment;
   say(cat("this machine measures for ", join(split(machine.announced.targets, '\n'), ", "), "; Ctrl-C takes it back"));
   double begin = seconds_now();
   bool is_late = false;
@@ -119,6 +137,9 @@ int run_measure(int count, char** words) {
   app.add_option("--database", options.database, "the address, postgresql://...").required();
   app.add_option("--name", options.name, "of this machine in `tracewright fleet`; default: host and process");
   app.add_option("--seconds", options.seconds, "take the machine back after so long").positive();
+  app.add_option("--metrics", options.metrics,
+                 "port on 127.0.0.1 where Prometheus finds the metrics of this machine; 0 takes a free one and says it")
+      .range(0, 65535);
   app.add_flag("--json", options.json, "print one JSON object at the end");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return measure(options);

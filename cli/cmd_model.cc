@@ -135,7 +135,7 @@ int train(const Options& options) {
   if (report.passes == 0)
     return say(cat(made.model->name(), " learned nothing of ", report.candidates, " candidates: they are too few")),
            TargetMissed;
-  if (!write_model_file(options.output, made.model->save())) return Environment;
+  if (!replace_file(options.output, made.model->save())) return Environment;
   double seconds = seconds_now() - begin;
   if (options.json)
     print_json({{"model", made.model->name()},

@@ -287,7 +287,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   for (const TaskProgress& task : result.tasks) {
     if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
   }
-  bool is_written = result.model_bytes.empty() || write_model_file(options.model_file, result.model_bytes);
+  bool is_written = result.model_bytes.empty() || replace_file(options.model_file, result.model_bytes);
   boost::json::array models;
   if (result.error.empty() && !result.interrupted && worker.measurer)
     models = time_tuned_models(list, *database, tuning.rates, options.rewrites);

@@ -28,15 +28,6 @@ bool may_become_model_file(const std::string& path) {
   return false;
 }
 
-bool write_model_file(const std::string& path, const std::string& bytes) {
-  std::string fresh = path + ".part";
-  if (!write_file(fresh, bytes)) return false;
-  std::error_code error;
-  std::filesystem::rename(fresh, path, error);
-  if (error) say(cat("cannot write ", path, ": ", error.message()));
-  return !error;
-}
-
 std::optional<std::string> read_model_file(const std::string& path, const std::string& name, int models) {
   if (path.empty() || !std::filesystem::exists(path)) return "";
   std::optional<std::string> bytes = read_file(path);

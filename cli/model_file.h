@@ -11,9 +11,6 @@ bool is_model_name(const std::string& option, const std::string& name);
 // False after a message: there is a file of that name which is no saved model, and is not to be lost.
 bool may_become_model_file(const std::string& path);
 
-// Beside the file and renamed: a run that is killed leaves what was there. False after a message.
-bool write_model_file(const std::string& path, const std::string& bytes);
-
 // The bytes of a file that a model of that name (an ensemble of `models`, if more than one) can load; "" if there is no
 // file yet, nullopt after a message.
 std::optional<std::string> read_model_file(const std::string& path, const std::string& name, int models = 1);

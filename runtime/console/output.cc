@@ -105,6 +105,15 @@ bool write_file(const std::string& path, const std::string& text) {
   return false;
 }
 
+bool replace_file(const std::string& path, const std::string& text) {
+  std::string fresh = path + ".part";
+  if (!write_file(fresh, text)) return false;
+  if (std::rename(fresh.c_str(), path.c_str()) == 0) return true;
+  say(cat("cannot write ", path, ": ", std::strerror(errno)));
+  std::remove(fresh.c_str());
+  return false;
+}
+
 bool write_output(const std::string& path, const std::string& text) {
   if (!path.empty() && path != "-") return write_file(path, text);
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;

@@ -39,6 +39,9 @@ std::string show_clock(double seconds);
 std::optional<std::string> read_file(const std::string& path);
 // False, and a message, if it cannot be written.
 bool write_file(const std::string& path, const std::string& text);
+// The same by way of a file beside it, PATH.part: whoever opens `path` meanwhile has all of the old text or of the new
+// one.
+bool replace_file(const std::string& path, const std::string& text);
 // To the file, or to standard output if `path` is empty or "-".
 bool write_output(const std::string& path, const std::string& text);
 

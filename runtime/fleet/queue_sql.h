@@ -56,8 +56,14 @@ create table if not exists tracewright_fleet.faults (
   machine text not null check (octet_length(machine) <= 1024),
   task text not null, program text not null,
   message text not null check (octet_length(message) <= 4096));
+create table if not exists tracewright_fleet.failures (
+  machine bigint not null references tracewright_fleet.machines on delete cascade,
+  kind text not null check (octet_length(kind) <= 64),
+  count bigint not null default 1,
+  message text not null check (octet_length(message) <= 4096),
+  primary key (machine, kind));
 )";
-inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.faults') is not null";
+inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.failures') is not null";
 // Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
@@ -72,7 +78,8 @@ inline constexpr const char* kRightsOfWorker =
     "ON tracewright_fleet.trials TO ?; "
     "GRANT DELETE ON tracewright_fleet.tuners TO ?; "
     "GRANT INSERT, UPDATE, DELETE ON tracewright_fleet.machines TO ?; "
-    "GRANT INSERT ON tracewright_fleet.faults TO ?; GRANT USAGE ON SEQUENCE tracewright_fleet.leases TO ?";
+    "GRANT INSERT ON tracewright_fleet.faults TO ?; GRANT INSERT, UPDATE ON tracewright_fleet.failures TO ?; "
+    "GRANT USAGE ON SEQUENCE tracewright_fleet.leases TO ?";
 
 // ---- tuners
 
@@ -144,6 +151,10 @@ select $2, m.name, $3, $4, $5 from tracewright_fleet.machines m where m.id = $1)
 inline constexpr const char* kCountResult = R"(
 update tracewright_fleet.machines set good = good + $2, failed = failed + $3, faults = faults + $4,
   late = late + $5, repeated = repeated + $6 where id = $1)";
+// $2: status of the record, $3: its message.
+inline constexpr const char* kNoteFailure = R"(
+insert into tracewright_fleet.failures as f (machine, kind, message) values ($1, $2, $3)
+on conflict (machine, kind) do update set count = f.count + 1, message = excluded.message)";
 inline constexpr const char* kGiveBack = R"(
 with back as (
   update tracewright_fleet.trials set state = 'queued', machine = null, lease = null, deadline = null
@@ -164,7 +175,7 @@ update tracewright_fleet.machines set heartbeat = clock_timestamp(), is_gone = f
     then good + failed else window_trials end,
   window_begin = case when window_begin < clock_timestamp() - interval '10 seconds'
     then clock_timestamp() else window_begin end
-where id = $1)";
+where id = $1 returning lost)";
 inline constexpr const char* kLeave = "update tracewright_fleet.machines set is_gone = true, rate = 0 where id = $1";
 
 // ---- both
@@ -202,12 +213,19 @@ inline constexpr const char* kNotifyTuner = "select pg_notify('tracewright_tuner
 // ---- what `fleet` shows
 
 // $1: seconds after which a machine is gone.
+// Machines that have been gone for a day are left out.
 inline constexpr const char* kMachines = R"(
+with at_hand as (
+  select machine, count(*) as count, string_agg(distinct task, E'\n') as tasks from tracewright_fleet.trials
+  where state = 'leased' group by machine)
 select m.id, m.name, m.host, m.version, m.targets, m.memory_bytes, m.good, m.failed, m.faults, m.lost, m.late,
-  m.repeated, (select count(*) from tracewright_fleet.trials t where t.machine = m.id and t.state = 'leased'),
-  round(m.rate * 1000)::bigint, round(extract(epoch from clock_timestamp() - m.heartbeat) * 1000)::bigint,
-  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint)
-from tracewright_fleet.machines m order by m.id)";
+  m.repeated, coalesce(h.count, 0), round(m.rate * 1000)::bigint,
+  round(extract(epoch from clock_timestamp() - m.heartbeat) * 1000)::bigint,
+  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint), coalesce(h.tasks, '')
+from tracewright_fleet.machines m left join at_hand h on h.machine = m.id
+where m.heartbeat > clock_timestamp() - interval '1 day' order by m.id)";
+inline constexpr const char* kMeasured =
+    "select coalesce(sum(good + failed), 0)::bigint from tracewright_fleet.machines";
 inline constexpr const char* kTuners = R"(
 select u.id, u.name,
   (select count(*) from tracewright_fleet.trials t where t.tuner = u.id and t.state = 'queued'),
@@ -220,5 +238,12 @@ inline constexpr const char* kWaiting =
 inline constexpr const char* kFaults = R"(
 select kind, machine, count(*), (array_agg(message order by id desc))[1] from tracewright_fleet.faults
 group by kind, machine order by kind, machine)";
+inline constexpr const char* kFailures = R"(
+select f.kind, m.name, sum(f.count)::bigint, (array_agg(f.message order by m.id desc))[1]
+from tracewright_fleet.failures f join tracewright_fleet.machines m on m.id = f.machine
+where m.heartbeat > clock_timestamp() - interval '1 day' group by f.kind, m.name order by f.kind, m.name)";
+inline constexpr const char* kQueue = R"(
+select tuner, task, target, count(*) filter (where state = 'queued'), count(*) filter (where state = 'leased')
+from tracewright_fleet.trials where state <> 'done' group by tuner, task, target order by tuner, task, target)";
 
 }  // namespace tw::queue_sql

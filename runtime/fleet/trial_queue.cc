@@ -270,6 +270,10 @@ DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& tria
     stored.created = now_ms();
     auto id = insert_record(connection_, stored);
     if (!id) return id.failure();
+    if (record.is_trial() && !record.ok()) {
+      auto noted = connection_.run(queue_sql::kNoteFailure, {machine, clean_text(record.status, 64), stored.error});
+      if (!noted) return noted.failure();
+    }
     return Ending{.record = *id, .is_good = record.ok()};
   });
 }
@@ -292,12 +296,12 @@ DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const Leased
 
 DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
 
-DatabaseResult<bool> TrialQueue::beat_machine(i64 machine) {
+DatabaseResult<std::optional<i64>> TrialQueue::beat_machine(i64 machine) {
   if (auto prolonged = run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
     return prolonged.failure();
-  auto rows = changed(run(queue_sql::kBeatMachine, {machine}));
+  auto rows = run(queue_sql::kBeatMachine, {machine});
   if (!rows) return rows.failure();
-  return *rows > 0;
+  return rows->empty() ? std::optional<i64>() : (*rows)[0].integer(0);
 }
 
 DatabaseStatus TrialQueue::leave(i64 machine) { return done(run(queue_sql::kLeave, {machine})); }
@@ -311,41 +315,66 @@ DatabaseResult<i64> TrialQueue::tidy() {
   return i64{ended->size()};
 }
 
+namespace {
+
+FleetMachine machine_of_row(PostgresRow row) {
+  return {.id = row.integer(0),
+          .name = row.text(1),
+          .host = row.text(2),
+          .version = row.text(3),
+          .targets = row.text(4),
+          .memory_bytes = row.integer(5),
+          .counts = {row.integer(6), row.integer(7), row.integer(8), row.integer(9), row.integer(10), row.integer(11)},
+          .leased = row.integer(12),
+          .trials_per_second = seconds_of(row.integer(13)),
+          .heartbeat_age = seconds_of(row.integer(14)),
+          .is_gone = row.is_true(15),
+          .measures = split(row.text(16), '\n')};
+}
+
+std::vector<FleetFault> faults_of_rows(PostgresRows& rows) {
+  std::vector<FleetFault> faults;
+  for (int i = 0; i < rows.size(); ++i)
+    faults.push_back({rows[i].text(0), rows[i].text(1), rows[i].text(3), rows[i].integer(2)});
+  return faults;
+}
+
+}  // namespace
+
+DatabaseResult<std::vector<FleetTuner>> TrialQueue::tuners() {
+  auto rows = run(queue_sql::kTuners), queue = run(queue_sql::kQueue);
+  if (!rows || !queue) return (rows ? queue : rows).failure();
+  std::vector<FleetTuner> tuners;
+  for (int i = 0; i < rows->size(); ++i) {
+    PostgresRow row = (*rows)[i];
+    tuners.push_back(
+        {row.integer(0), row.text(1), row.integer(2), row.integer(3), row.integer(4), seconds_of(row.integer(5)), {}});
+    auto waiting = run(queue_sql::kWaiting, {row.integer(0)});
+    if (!waiting) return waiting.failure();
+    for (int k = 0; k < waiting->size(); ++k) tuners.back().waiting.push_back((*waiting)[k].text(0));
+  }
+  for (int i = 0; i < queue->size(); ++i) {
+    PostgresRow row = (*queue)[i];
+    auto tuner = std::ranges::find(tuners, row.integer(0), &FleetTuner::id);
+    if (tuner != tuners.end()) tuner->tasks.push_back({row.text(1), row.text(2), row.integer(3), row.integer(4)});
+  }
+  return tuners;
+}
+
 DatabaseResult<FleetStatus> TrialQueue::status() {
   FleetStatus status;
   auto machines = run(queue_sql::kMachines, {kGoneSeconds});
   if (!machines) return machines.failure();
-  for (int i = 0; i < machines->size(); ++i) {
-    PostgresRow row = (*machines)[i];
-    status.machines.push_back(
-        {.id = row.integer(0),
-         .name = row.text(1),
-         .host = row.text(2),
-         .version = row.text(3),
-         .targets = row.text(4),
-         .memory_bytes = row.integer(5),
-         .counts = {row.integer(6), row.integer(7), row.integer(8), row.integer(9), row.integer(10), row.integer(11)},
-         .leased = row.integer(12),
-         .trials_per_second = seconds_of(row.integer(13)),
-         .heartbeat_age = seconds_of(row.integer(14)),
-         .is_gone = row.is_true(15)});
-  }
-  auto tuners = run(queue_sql::kTuners);
+  for (int i = 0; i < machines->size(); ++i) status.machines.push_back(machine_of_row((*machines)[i]));
+  auto tuners = this->tuners();
   if (!tuners) return tuners.failure();
-  for (int i = 0; i < tuners->size(); ++i) {
-    PostgresRow row = (*tuners)[i];
-    status.tuners.push_back(
-        {row.integer(0), row.text(1), row.integer(2), row.integer(3), row.integer(4), seconds_of(row.integer(5)), {}});
-    auto waiting = run(queue_sql::kWaiting, {row.integer(0)});
-    if (!waiting) return waiting.failure();
-    for (int k = 0; k < waiting->size(); ++k) status.tuners.back().waiting.push_back((*waiting)[k].text(0));
+  status.tuners = std::move(*tuners);
+  auto faults = run(queue_sql::kFaults), failures = run(queue_sql::kFailures), measured = run(queue_sql::kMeasured);
+  for (auto* rows : {&faults, &failures, &measured}) {
+    if (!*rows) return rows->failure();
   }
-  auto faults = run(queue_sql::kFaults);
-  if (!faults) return faults.failure();
-  for (int i = 0; i < faults->size(); ++i) {
-    PostgresRow row = (*faults)[i];
-    status.faults.push_back({row.text(0), row.text(1), row.text(3), row.integer(2)});
-  }
+  status.faults = faults_of_rows(*faults), status.failures = faults_of_rows(*failures);
+  status.measured = (*measured)[0].integer(0);
   return status;
 }
 

@@ -90,9 +90,16 @@ struct FleetMachine {
   i64 memory_bytes = 0;
   MachineCounts counts;
   i64 leased = 0;
-  double trials_per_second = 0;  // of the last heartbeats
-  double heartbeat_age = 0;      // seconds
-  bool is_gone = false;          // it said goodbye, or was not heard of for kGoneSeconds
+  double trials_per_second = 0;            // of the last heartbeats
+  double heartbeat_age = 0;                // seconds
+  bool is_gone = false;                    // it said goodbye, or was not heard of for kGoneSeconds
+  std::vector<std::string> measures = {};  // names of the tasks of its leased trials
+};
+
+// What a tuner has in the queue of one task.
+struct QueuedTask {
+  std::string task, target;
+  i64 queued = 0, leased = 0;
 };
 
 struct FleetTuner {
@@ -100,7 +107,8 @@ struct FleetTuner {
   std::string name;
   i64 queued = 0, leased = 0, done = 0;
   double heartbeat_age = 0;
-  std::vector<std::string> waiting;  // targets that no machine measures for yet
+  std::vector<std::string> waiting;    // targets that no machine measures for yet
+  std::vector<QueuedTask> tasks = {};  // with trials that have not ended
 };
 
 struct FleetFault {
@@ -109,9 +117,11 @@ struct FleetFault {
 };
 
 struct FleetStatus {
-  std::vector<FleetMachine> machines;
+  std::vector<FleetMachine> machines;  // not those that have been gone for a day
   std::vector<FleetTuner> tuners;
-  std::vector<FleetFault> faults;  // by kind and machine
+  std::vector<FleetFault> faults;    // by kind and machine, of 30 days
+  std::vector<FleetFault> failures;  // trials that failed, by status of the record and machine
+  i64 measured = 0;                  // trials of all machines that there ever were
 };
 
 // What became of the result of a lease.
@@ -178,8 +188,8 @@ class TrialQueue {
                                              const std::string& message);
   // All that the machine has leased goes back, as if nobody had had it. Returns how many these are.
   DatabaseResult<i64> give_back(i64 machine);
-  // Prolongs its leases. False if the machine is not known any more.
-  DatabaseResult<bool> beat_machine(i64 machine);
+  // Prolongs its leases. How many of them ran out since it was added; nullopt if the machine is not known any more.
+  DatabaseResult<std::optional<i64>> beat_machine(i64 machine);
   DatabaseStatus leave(i64 machine);
 
   // ---- of both
@@ -202,6 +212,7 @@ class TrialQueue {
       if (result || attempt == kAttempts || !result.failure().state.starts_with("40")) return result;
     }
   }
+  DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   template <class T, class Body>
   DatabaseResult<T> transaction(Body&& body) {

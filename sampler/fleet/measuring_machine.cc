@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
 #include "sampler/search/other_cores.h"
@@ -21,7 +22,9 @@ bool is_same_task(const QueuedTrial& a, const QueuedTrial& b) {
 }  // namespace
 
 MeasuringMachine::MeasuringMachine(MachineOptions options, Waiting waiting)
-    : options_(std::move(options)), waiting_(std::move(waiting)), targets_(options_.why_no_device) {}
+    : options_(std::move(options)), waiting_(std::move(waiting)), targets_(options_.why_no_device) {
+  if (!options_.metrics) options_.metrics = std::make_shared<MachineMetrics>(options_.announced.name, TW_VERSION);
+}
 
 bool MeasuringMachine::fail(const std::string& why) {
   if (report_.error.empty()) report_.error = why;
@@ -33,6 +36,7 @@ MachineReport MeasuringMachine::run() {
   while (!waiting_.must_stop() && report_.error.empty()) {
     std::optional<std::vector<LeasedTrial>> trials = lease();
     if (!trials) break;
+    options_.metrics->add_leased(std::ssize(*trials));
     if (trials->empty())
       queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
     else if (!measure_all(*trials))
@@ -43,6 +47,7 @@ MachineReport MeasuringMachine::run() {
   Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
   auto back = queue_->call<i64>(no_longer, [&](TrialQueue& queue) { return queue.give_back(id_); });
   report_.given_back += back.value_or(0);
+  options_.metrics->add_given_back(back.value_or(0));
   queue_->call<Done>(no_longer, [&](TrialQueue& queue) { return queue.leave(id_); });
   return report_;
 }
@@ -55,10 +60,14 @@ bool MeasuringMachine::open() {
   queue_.emplace(std::move(*queue));
   if (DatabaseStatus opened = reopen_database(); !opened) return fail(opened.error());
   if (!announce()) return false;
-  heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) {
-    DatabaseResult<bool> known = beats.beat_machine(id_);
-    if (known && !*known) is_unknown_ = true;
-    return known;
+  heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) -> DatabaseResult<bool> {
+    DatabaseResult<std::optional<i64>> lost = beats.beat_machine(id_);
+    if (!lost) return lost.failure();
+    if (*lost)
+      options_.metrics->set_heartbeat(**lost);
+    else
+      is_unknown_ = true;
+    return lost->has_value();
   });
   return true;
 }
@@ -68,6 +77,7 @@ bool MeasuringMachine::announce() {
   if (!id) return fail(queue_->error());
   id_ = *id;
   is_unknown_ = false;
+  options_.metrics->announced_again();
   return true;
 }
 
@@ -76,6 +86,7 @@ DatabaseStatus MeasuringMachine::reopen_database() {
   if (!database) return database.failure();
   database_.emplace(std::move(*database));
   reconnections_ = queue_->reconnections();
+  options_.metrics->set_reconnections(reconnections_);
   return Done{};
 }
 
@@ -85,7 +96,9 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
   return queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
     if (reconnections_ != queue_->reconnections()) {
       // What was leased when the connection was lost may not be known here.
-      if (auto back = queue.give_back(id_); !back) return back.failure();
+      auto back = queue.give_back(id_);
+      if (!back) return back.failure();
+      options_.metrics->add_given_back(*back);
       if (auto opened = reopen_database(); !opened) return opened.failure();
     }
     auto wanted = queue.wanted_targets();
@@ -162,12 +175,13 @@ std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const F
 // False: the machine ends, or what is left goes back.
 bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made) {
   const QueuedTrial& trial = leased.trial;
+  trial_began_ = seconds_now();
   std::optional<Hash128> program = parse_hash(trial.program);
   if (!program) return end_with_fault(leased, {fault::kRefused, "the program's hash is none"});
   if (auto known = task.programs.find(*program); known != task.programs.end()) {
     auto finished = queue_->call<Finished>(
         waiting_, [&](TrialQueue& queue) { return queue.finish_known(id_, leased, known->second); });
-    return count(finished, &MachineCounts::good);
+    return count(finished, &MachineCounts::good, MachineMetrics::kKnown);
   }
   if (!made.fault.kind.empty()) return end_with_fault(leased, made.fault);
   Record record{.workload = trial.workload, .target = trial.target, .seed = trial.seed};
@@ -217,7 +231,7 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
 bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFault& fault) {
   auto finished = queue_->call<Finished>(
       waiting_, [&](TrialQueue& queue) { return queue.finish_with_fault(id_, leased, fault.kind, fault.message); });
-  return count(finished, &MachineCounts::faults);
+  return count(finished, &MachineCounts::faults, fault.kind);
 }
 
 bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record) {
@@ -227,15 +241,24 @@ bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& tas
     task.last_own = finished->record;
     if (std::optional<Hash128> program = parse_hash(record.program)) task.programs.emplace(*program, finished->record);
   }
-  return count(finished, record.ok() || !record.is_trial() ? &MachineCounts::good : &MachineCounts::failed);
+  return count(finished, record.ok() || !record.is_trial() ? &MachineCounts::good : &MachineCounts::failed,
+               record.status);
 }
 
-bool MeasuringMachine::count(const std::optional<Finished>& finished, i64 MachineCounts::* kind) {
+// `result`: the status of the record, or the kind of the fault.
+bool MeasuringMachine::count(const std::optional<Finished>& finished, i64 MachineCounts::* kind,
+                             std::string_view result) {
   if (!finished) return false;
   MachineCounts& counts = report_.counts;
   ++(finished->accepted == Accepted::Yes    ? counts.*kind
      : finished->accepted == Accepted::Late ? counts.late
                                             : counts.repeated);
+  if (finished->accepted != Accepted::Yes)
+    options_.metrics->add_ignored(finished->accepted == Accepted::Repeated);
+  else if (kind == &MachineCounts::faults)
+    options_.metrics->add_fault(result);
+  else
+    options_.metrics->add_trial(result, seconds_now() - trial_began_);
   return true;
 }
 

@@ -12,6 +12,7 @@
 
 #include "runtime/fleet/heartbeat.h"
 #include "runtime/fleet/lasting_queue.h"
+#include "runtime/fleet/machine_metrics.h"
 #include "sampler/fleet/fleet_task.h"
 #include "sampler/fleet/machine_targets.h"
 #include "sampler/search/builds_ahead.h"
@@ -23,6 +24,7 @@ struct MachineOptions {
   FleetMachine announced;  // what others are shown of this machine: name, host, version, targets, memory
   std::function<std::string(const Target&)> why_no_device;  // see MachineTargets
   std::function<WorkerStart(const Target&)> start_worker;   // that measures for a target
+  std::shared_ptr<MachineMetrics> metrics = nullptr;        // what it does is counted there, too
 };
 
 // What a machine has done.
@@ -58,7 +60,7 @@ class MeasuringMachine {
   bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel, const Hash128& object);
   bool end_with_fault(const LeasedTrial& leased, const TrialFault& fault);
   bool end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record);
-  bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind);
+  bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind, std::string_view result);
   FleetTask* open_task(const QueuedTrial& trial, TrialFault& fault);
   bool begin_task(FleetTask& task, TrialFault& fault);
   Measurer* worker_for(const Target& target);
@@ -77,6 +79,7 @@ class MeasuringMachine {
   std::atomic<bool> is_unknown_ = false;  // the database has forgotten this machine
   int reconnections_ = 0;                 // of the queue, when the database was opened; -1 = it is to be opened again
   int failures_ = 0;                      // of the database, one behind the other
+  double trial_began_ = 0;                // seconds_now() of the trial at hand
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
   TuneProfile profile_;

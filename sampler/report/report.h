@@ -84,6 +84,16 @@ struct Report {
 };
 Report begin_report();
 
+// Counts a record of the task, if it is a trial; in the order in which they were stored.
+void add_trial(TaskReport& task, const Record& record, const ReportLimits& limits);
+// After the last one: what follows from all. Thins the curve.
+void end_trials(TaskReport& task, const ReportLimits& limits);
+// The roof of the task's machine, which is added to the report if it has none, and what follows from it for
+// TaskReport::work.
+DatabaseStatus set_roof(Report& report, Database& database, TaskReport& task);
+// What the workload of this text does; without it the task has no work.
+void set_work(TaskReport& task, const std::string& text);
+
 // Adds all tasks of a database.
 DatabaseStatus add_database(Report& report, Database& database);
 // Divides Report::limits between the tasks that were added.

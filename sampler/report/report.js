@@ -1,41 +1,4 @@
-// The page: everything is made of the data that is embedded in it.
-
-const data = JSON.parse(document.getElementById('data').textContent);
-
-function share(part) {
-  if (part === null || part === undefined) return '–';
-  const bar = el('b', {});
-  bar.style.width = Math.min(100, part * 100) + '%';
-  return el('span', {class: 'share'}, percent(part), el('i', {'aria-hidden': 'true'}, bar));
-}
-
-function facts(pairs) {
-  return el('dl', {class: 'facts'}, pairs.filter(Boolean).map(([name, value, more]) =>
-    el('div', {}, el('dt', {}, name), el('dd', {}, value, more ? el('small', {}, more) : null))));
-}
-
-// Columns: [head, kind, cell(row)], kind: '', 'number' or 'long'.
-function table(columns, rows, caption) {
-  const head = columns.map(([name, kind]) => el('th', kind === 'number' ? {class: kind, scope: 'col'} : {scope: 'col'}, name));
-  const line = row => el('tr', {},
-    columns.map(([name, kind, cell]) => el('td', kind ? {class: kind, 'data-head': name} : {'data-head': name}, el('div', {}, cell(row)))));
-  const isLong = columns.some(([, kind]) => kind === 'long');
-  return [el('p', {class: 'muted above', 'aria-hidden': 'true'}, caption),
-          el('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': caption},
-    el('table', isLong ? {class: 'cards', 'aria-label': caption} : {'aria-label': caption}, el('thead', {}, el('tr', {}, head)), el('tbody', {}, rows.map(line))))];
-}
-
-function folded(summary, ...content) {
-  return el('details', {}, el('summary', {}, summary), content);
-}
-
-function section(title, ...content) {
-  return el('section', {}, el('h2', {}, title), content);
-}
-
-function gain(before, now) {
-  return before === null || now === null ? '–' : number(before / now) + 'x';
-}
+// The page of a report.
 
 function limitText(item) {
   return item.bound_by === 'data' ? `data (${item.level})` : item.bound_by || '–';
@@ -241,16 +204,6 @@ function notes() {
       thinned ? 'Of tasks with many trials, evenly chosen trials are drawn as dots. Curves, counts and decisions are of all trials.' : '',
       data.damaged > 0 ? `${data.damaged} damaged rows of the databases were left out.` : '',
     ].filter(Boolean).map(text => el('li', {}, text))));
-}
-
-function schemeButton() {
-  const button = document.getElementById('scheme'), root = document.documentElement;
-  const dark = () => root.dataset.scheme ? root.dataset.scheme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  const name = () => { button.textContent = dark() ? 'Light colours' : 'Dark colours'; };
-  button.addEventListener('click', () => { root.dataset.scheme = dark() ? 'light' : 'dark'; name(); });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', name);
-  button.hidden = false;
-  name();
 }
 
 function build() {

@@ -32,55 +32,42 @@ DatabaseResult<Roof> roof_of(Database& database, const std::string& machine, con
   std::string_view host = machine;  // whose kernels may have been timed with cold caches
   if (host.ends_with(kColdCaches)) host.remove_suffix(kColdCaches.size());
   auto stored = stored_roofs(database, machine_of(std::string(host)));
-  if (!stored) return DatabaseError{stored.error()};
+  if (!stored) return stored.failure();
   if (!*stored) return roof.source = "unknown: `tracewright tune` on that machine measures and stores it", roof;
   return processor_roof(**stored, *target, machine, "measured by `tracewright tune`");
 }
 
-// Reads the records of one task on one machine, in the order in which they were stored.
-class TaskReader {
- public:
-  TaskReader(TaskReport& task, const ReportLimits& limits, const std::string& best_schedule)
-      : task_(task), limits_(limits), decisions_(best_schedule) {}
+void add_failure(TaskReport& task, const Record& record, const ReportLimits& limits) {
+  ++task.failed;
+  auto at = std::ranges::find(task.failures, record.status, &ReportFailure::status);
+  if (at == task.failures.end())
+    at = task.failures.insert(at, {record.status, 0, record.id, clean_text(record.error, limits.message_bytes)});
+  ++at->count;
+}
 
-  void add(const Record& record) {
-    if (!record.is_trial()) return;
-    ++task_.trials;
-    if (!record.ok()) return add_failure(record);
-    ReportTrial trial{task_.trials, record.id, record.seconds};
-    if (task_.trials == 1 && !record.trace.empty()) task_.first = trial;
-    if (record.trace.empty())
-      task_.untuned = record.seconds;
-    else
-      task_.dots.push_back(trial);
-    if (task_.curve.empty() || trial.seconds < task_.curve.back().seconds)
-      task_.curve.push_back(trial), task_.best_cold = record.cold;
-    decisions_.add(record.trace, record.seconds);
-  }
+}  // namespace
 
-  void finish() {
-    task_.timed = std::ssize(task_.dots);
-    if (!task_.curve.empty()) task_.best = task_.curve.back();
-    task_.is_curve_thinned = task_.curve.size() > limits_.curve;
-    keep_evenly(task_.curve, limits_.curve);
-    task_.decided = decisions_.trials();
-    task_.decisions = decisions_.effects();
-    std::ranges::stable_sort(task_.failures, std::greater(), &ReportFailure::count);
-  }
+void add_trial(TaskReport& task, const Record& record, const ReportLimits& limits) {
+  if (!record.is_trial()) return;
+  ++task.trials;
+  if (!record.ok()) return add_failure(task, record, limits);
+  ReportTrial trial{task.trials, record.id, record.seconds};
+  if (task.trials == 1 && !record.trace.empty()) task.first = trial;
+  if (record.trace.empty())
+    task.untuned = record.seconds;
+  else
+    task.dots.push_back(trial);
+  if (task.curve.empty() || trial.seconds < task.curve.back().seconds)
+    task.curve.push_back(trial), task.best_cold = record.cold;
+}
 
- private:
-  void add_failure(const Record& record) {
-    ++task_.failed;
-    auto at = std::ranges::find(task_.failures, record.status, &ReportFailure::status);
-    if (at == task_.failures.end())
-      at = task_.failures.insert(at, {record.status, 0, record.id, clean_text(record.error, limits_.message_bytes)});
-    ++at->count;
-  }
-
-  TaskReport& task_;
-  const ReportLimits& limits_;
-  DecisionTable decisions_;
-};
+void end_trials(TaskReport& task, const ReportLimits& limits) {
+  task.timed = std::ssize(task.dots);
+  if (!task.curve.empty()) task.best = task.curve.back();
+  task.is_curve_thinned = task.curve.size() > limits.curve;
+  keep_evenly(task.curve, limits.curve);
+  std::ranges::stable_sort(task.failures, std::greater(), &ReportFailure::count);
+}
 
 DatabaseStatus set_roof(Report& report, Database& database, TaskReport& task) {
   auto known = std::ranges::find_if(report.roofs, [&](const Roof& roof) {
@@ -88,7 +75,7 @@ DatabaseStatus set_roof(Report& report, Database& database, TaskReport& task) {
   });
   if (known == report.roofs.end()) {
     auto roof = roof_of(database, task.machine, task.target);
-    if (!roof) return DatabaseError{roof.error()};
+    if (!roof) return roof.failure();
     known = std::ranges::find_if(report.roofs, [&](const Roof& other) {
       return other.machine == task.machine && other.target == task.target && other.source == roof->source;
     });
@@ -101,12 +88,14 @@ DatabaseStatus set_roof(Report& report, Database& database, TaskReport& task) {
   return Done{};
 }
 
-void set_work(const std::string& text, TaskReport& task) {
+void set_work(TaskReport& task, const std::string& text) {
   Source source{"workload", text};
   Diagnostics diagnostics(source);
   std::optional<OwnedProgram> program = text.empty() ? std::nullopt : parse_program(source, diagnostics);
   if (program) task.has_work = true, task.work = work_of(program->program);
 }
+
+namespace {
 
 DatabaseStatus add_task(Report& report, Database& database, const TaskSummary& summary) {
   auto workload = database.workload_text(summary.workload);
@@ -115,9 +104,9 @@ DatabaseStatus add_task(Report& report, Database& database, const TaskSummary& s
                     .name = clean_text(summary.task, report.limits.name_bytes),
                     .workload = summary.workload,
                     .target = clean_text(summary.target, report.limits.name_bytes)};
-  set_work(*workload, shared);
+  set_work(shared, *workload);
   std::vector<TaskReport> tasks(summary.machines.size(), shared);
-  std::vector<TaskReader> readers;
+  std::vector<DecisionTable> decisions;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const MachineSummary& machine = summary.machines[i];
     tasks[i].machine = machine.machine;
@@ -126,16 +115,21 @@ DatabaseStatus add_task(Report& report, Database& database, const TaskSummary& s
       auto best = database.record(machine.best_record);
       if (best) schedule = best->trace;
     }
-    readers.emplace_back(tasks[i], report.limits, schedule);
+    decisions.emplace_back(schedule);
     tasks[i].best_schedule = clean_text(schedule, report.limits.trace_bytes);
   }
   auto visited = database.visit({.workload = summary.workload, .target = summary.target}, [&](const Record& record) {
     auto machine = std::ranges::find(tasks, machine_of(record.host), &TaskReport::machine);
-    if (machine != tasks.end()) readers[static_cast<std::size_t>(machine - tasks.begin())].add(record);
+    if (machine == tasks.end()) return;
+    add_trial(*machine, record, report.limits);
+    if (record.is_trial() && record.ok())
+      decisions[static_cast<std::size_t>(machine - tasks.begin())].add(record.trace, record.seconds);
   });
   if (!visited) return visited;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    readers[i].finish();
+    end_trials(tasks[i], report.limits);
+    tasks[i].decided = decisions[i].trials();
+    tasks[i].decisions = decisions[i].effects();
     if (auto status = set_roof(report, database, tasks[i]); !status) return status;
     tasks[i].machine = clean_text(tasks[i].machine, report.limits.name_bytes);
     report.tasks.push_back(std::move(tasks[i]));

@@ -411,5 +411,29 @@ TEST(Docs, WhatIsPrintedIsComparedWithDots) {
   EXPECT_FALSE(matches("b ...", "a b c"));
 }
 
+// What examples/fleet gives to other launchers is understood by the commands, and by bash.
+TEST(Docs, LaunchersOfAFleetGiveFlagsThatExist) {
+  static const std::regex comment("(^|[ \t])#[^\n]*"), started("tracewright (measure|fleet) [^\n]*"),
+      of_container("args: \\[([^\n]*)\\]"), separator("[, ]+");
+  int commands = 0;
+  for (const auto& entry : fs::directory_iterator(root + "/examples/fleet")) {
+    SCOPED_TRACE(entry.path().filename());
+    std::string text = std::regex_replace(test::read_file(entry.path()), comment, "");
+    std::vector<std::string> found;
+    for (std::sregex_iterator at(text.begin(), text.end(), started), end; at != end; ++at) found.push_back(at->str());
+    for (std::sregex_iterator at(text.begin(), text.end(), of_container), end; at != end; ++at)
+      found.push_back(cat("tracewright measure ", std::regex_replace((*at)[1].str(), separator, " ")));
+    for (const std::string& command : found) {
+      std::string quoted = std::regex_replace(command, std::regex("[$()]"), "_");
+      EXPECT_EQ(problems_of(quoted), std::vector<std::string>()) << command;
+    }
+    commands += static_cast<int>(found.size());
+    if (text.find("set -euo pipefail") != std::string::npos) {
+      EXPECT_EQ(test::run_program({"bash", "-n", entry.path()}).code, 0);
+    }
+  }
+  EXPECT_GE(commands, 5);
+}
+
 }  // namespace
 }  // namespace tw
