@@ -101,6 +101,7 @@ int run_tune(const TuneLoad& load) {
   FleetProcess machines({.address = server->address(),
                          .machines = load.machines,
                          .seconds = 1 / load.rate,
+                         .compile = load.compile,
                          .failed = load.failed,
                          .lost = load.lost,
                          .most = load.most});

@@ -99,7 +99,10 @@ void SimulatedMachines::work(Machine& machine) {
     auto trials = queue.call<Trials>(waiting_, lease);
     add(machine.leasing, seconds_now() - begin);
     if (!trials) break;
-    if (trials->empty()) queue.call<Done>(waiting_, [](TrialQueue& calls) { return calls.wait(kPoll); });
+    if (trials->empty())
+      queue.call<Done>(waiting_, [](TrialQueue& calls) { return calls.wait(kPoll); });
+    else if (fleet_.compile > 0)
+      sleep(fleet_.compile);
     for (const LeasedTrial& trial : *trials) {
       if (stop_ || machine.id == 0) break;
       measure(machine, queue, trial);

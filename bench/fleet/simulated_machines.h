@@ -16,6 +16,7 @@ struct SimulatedFleet {
   std::string address;  // of the database
   int machines = 64;
   double seconds = 0.2;  // of a trial, the mean; 0: results are written at once
+  double compile = 0;    // seconds until the first trial of a lease is compiled; the others are while one is measured
   double spread = 0.3;   // of the logarithm of these seconds, standard deviation
   double failed = 0.02;  // share of trials that fail
   double faults = 0;     // share of trials that end with a fault

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "runtime/fleet/queue_sql.h"
@@ -45,6 +46,7 @@ DatabaseResult<i64> number(DatabaseResult<PostgresRows> rows) {
   return rows->empty() ? i64{0} : (*rows)[0].integer(0);
 }
 
+i64 microseconds_of(double seconds) { return static_cast<i64>(seconds * 1e6); }
 double seconds_of(i64 milliseconds) { return static_cast<double>(milliseconds) * 1e-3; }
 
 }  // namespace
@@ -93,8 +95,8 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   return TrialQueue(std::move(*connection));
 }
 
-DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most) {
-  auto arrived = connection_.wait(most);
+DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
+  auto arrived = connection_.wait(most, other);
   if (!arrived) return arrived.failure();
   return Done{};
 }
@@ -127,13 +129,22 @@ DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const
   return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1)});
 }
 
-DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials) {
+DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
+  const i64 step = microseconds_of(cost);
   return transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
     std::vector<i64> ids;
+    std::map<std::string, i64> turns;  // the last one of the tuner, by target
     for (const QueuedTrial& trial : trials) {
-      auto id = number(
-          connection_.run(queue_sql::kPut, {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
-                                            static_cast<i64>(trial.seed), trial.generation, trial.is_cold}));
+      auto [turn, is_first] = turns.try_emplace(trial.target);
+      if (is_first) {
+        auto last = number(connection_.run(queue_sql::kLastTurn, {tuner, trial.target}));
+        if (!last) return last.failure();
+        turn->second = *last;
+      }
+      turn->second += step;
+      auto id = number(connection_.run(queue_sql::kPut,
+                                       {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
+                                        static_cast<i64>(trial.seed), trial.generation, trial.is_cold, turn->second}));
       if (!id) return id.failure();
       ids.push_back(*id);
     }
@@ -152,6 +163,39 @@ DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
     found.push_back({row.integer(0), row.integer(1), row.text(2), row.text(3), row.text(4)});
   }
   return found;
+}
+
+DatabaseStatus TrialQueue::remove_ended(i64 tuner, const std::vector<i64>& trials) {
+  return done(run(queue_sql::kRemoveEnded, {tuner, PostgresValue::numbers(trials)}));
+}
+
+DatabaseResult<std::vector<Record>> TrialQueue::records(const std::vector<i64>& ids) {
+  auto rows = run(cat(postgres_select<Record>(), "WHERE id = any($1::bigint[])"), {PostgresValue::numbers(ids)});
+  if (!rows) return rows.failure();
+  std::vector<Record> found;
+  for (int i = 0; i < rows->size(); ++i) {
+    Record record;
+    if (read_postgres_row((*rows)[i], record)) found.push_back(std::move(record));
+  }
+  return found;
+}
+
+DatabaseResult<FleetShare> TrialQueue::share(i64 tuner) {
+  auto kinds = run(queue_sql::kMachinesOfTuner, {tuner}), hosts = run(queue_sql::kLiveHosts, {kLeaseSeconds});
+  if (!kinds || !hosts) return (kinds ? hosts : kinds).failure();
+  auto counts = run(queue_sql::kShare, {tuner});
+  if (!counts) return counts.failure();
+  FleetShare share{.tuners = std::max<i64>(1, (*counts)[0].integer(0)), .busy = (*counts)[0].integer(1)};
+  for (int i = 0; i < hosts->size(); ++i) {
+    // Behind a device stands the machine that it is in.
+    std::string machine = machine_of((*hosts)[i].text(0));
+    for (int k = 0; k < kinds->size(); ++k) {
+      if ((*kinds)[k].text(0).find(machine) == std::string::npos) continue;
+      share.machines += (*hosts)[i].integer(1);
+      break;
+    }
+  }
+  return share;
 }
 
 DatabaseResult<i64> TrialQueue::count(i64 tuner, const std::vector<i64>& trials) {
