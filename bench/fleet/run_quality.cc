@@ -10,6 +10,7 @@
 #include "bench/list_of.h"
 #include "dsl/base/text.h"
 #include "sampler/tasks/global_model.h"
+#include "sampler/tasks/list_search.h"
 #include "sampler/tasks/model_data.h"
 
 namespace tw::bench {
@@ -63,7 +64,7 @@ Run search(const QualityLoad& load, const LoadedList& list, const TuneTask& task
   TuneOptions options{.trials = 1 << 20,
                       .seed = seed,
                       .rules = list.list.rules.value,
-                      .search = list.list.search,
+                      .search = choice_of(list.list.search),
                       .cost_model = load.model,
                       .global_model = model,
                       .replay_measurements = !measurer,

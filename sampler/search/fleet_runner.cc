@@ -154,7 +154,10 @@ void FleetRunner::work() {
 void FleetRunner::launch(Flying& flying) {
   show(flying);
   bool is_good = machine_error_.empty() && !waiting_.must_stop() && store_workload(*flying.state, flying.batch.problem);
-  for (std::size_t i : flying.failed) {
+  const std::vector<std::size_t> failed = flying.failed, places = flying.places;
+  std::vector<QueuedTrial> queued = std::move(flying.queued);
+  // Behind the last of its trials the batch may be gone.
+  for (std::size_t i : failed) {
     Trial& trial = flying.batch.trials[i];
     if (is_good) {
       std::lock_guard lock(mutex_);  // it may set machine_error_
@@ -163,9 +166,8 @@ void FleetRunner::launch(Flying& flying) {
     if (trial.stored) observe(flying.batch, trial);
     end({&flying, i});
   }
-  const std::vector<std::size_t> places = flying.places;
   std::optional<i64> first;
-  if (is_good && !places.empty()) first = fleet_.put(std::move(flying.queued), waiting_);
+  if (is_good && !places.empty()) first = fleet_.put(std::move(queued), waiting_);
   if (is_good && !places.empty() && !first) fail(fleet_.error());
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (first)

@@ -78,12 +78,12 @@ TEST_F(VirtualSearch, ManyMeasureNothingTwiceAndEachTaskHasItsTrials) {
   for (int machines : {2, 16, 64}) {
     Database file = database(std::to_string(machines) + ".db");
     Found found;
-    search(options(1, 2, 200), {.machines = machines}, file, found);
+    search(options(1, 2, 120), {.machines = machines}, file, found);
     std::set<std::pair<std::string, std::string>> programs;
     for (const Record& record : records(file))
       EXPECT_TRUE(programs.emplace(record.task, record.program).second) << machines << " machines: measured twice";
     for (const TaskProgress& task : found.result.tasks) {
-      EXPECT_EQ(task.trials, trials_of(task.name, 200)) << machines << " " << task.name;
+      EXPECT_EQ(task.trials, trials_of(task.name, 120)) << machines << " " << task.name;
       EXPECT_TRUE(task.done);
     }
   }
@@ -91,11 +91,11 @@ TEST_F(VirtualSearch, ManyMeasureNothingTwiceAndEachTaskHasItsTrials) {
 
 TEST_F(VirtualSearch, MachinesAreBusy) {
   tasks_.pop_back();
-  for (int machines : {4, 16, 64}) {
+  for (int machines : {4, 16}) {
     Database file = database(std::to_string(machines) + ".db");
     Found found;
     // A tenth of the time and more is begin and end.
-    search(options(1, 2, 60 * machines), {.machines = machines, .trial_seconds = 0.2, .round_seconds = 0.3}, file,
+    search(options(1, 2, 40 * machines), {.machines = machines, .trial_seconds = 0.2, .round_seconds = 0.3}, file,
            found);
     EXPECT_GT(found.busy, 0.9) << machines;
   }
