@@ -87,8 +87,9 @@ class Distances {
   void add(const std::vector<std::size_t>& chosen, const std::vector<std::vector<std::size_t>>& candidates) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       // Values of another sketch are other numbers, and a sketch has always as many.
+      const std::size_t count = std::min(candidates[i].size(), chosen.size());
       std::size_t differ = candidates[i].size();
-      for (std::size_t k = 0; k < std::min(differ, chosen.size()); ++k) differ -= chosen[k] == candidates[i][k];
+      for (std::size_t k = 0; k < count; ++k) differ -= chosen[k] == candidates[i][k];
       nearest_[i] = std::min(nearest_[i], static_cast<double>(differ) / static_cast<double>(candidates[i].size()));
     }
   }

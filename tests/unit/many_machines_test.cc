@@ -67,7 +67,7 @@ class ManyMachines : public Search {
 
 TEST_F(ManyMachines, BatchesOfSeveralTasksAreInFlight) {
   constexpr int kMachines = 24;
-  auto machines = start({.machines = kMachines, .seconds = 0.05, .failed = 0.05});
+  auto machines = start({.machines = kMachines, .seconds = 0.4, .failed = 0.05});
   Watcher watcher;
   std::atomic<bool> is_done = false;
   i64 most_trials = 0, most_tasks = 0, most_machines = 0;
@@ -82,7 +82,7 @@ TEST_F(ManyMachines, BatchesOfSeveralTasksAreInFlight) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   });
-  TuneResult found = tune_with_fleet(options(1, 2, 150), watcher);
+  TuneResult found = tune_with_fleet(options(1, 2, 100), watcher);
   is_done = true;
   looker.join();
   EXPECT_EQ(found.error, "");
@@ -90,10 +90,12 @@ TEST_F(ManyMachines, BatchesOfSeveralTasksAreInFlight) {
   EXPECT_GE(most_tasks, 2);
   EXPECT_GT(most_machines, kMachines / 2);
   expect_each_once();
+  i64 failed = 0;
   for (const TaskProgress& task : found.tasks) {
-    EXPECT_EQ(task.trials, trials_of(task.name, 150)) << task.name;
-    EXPECT_GT(task.failed, 0);
+    EXPECT_EQ(task.trials, trials_of(task.name, 100)) << task.name;
+    failed += task.failed;
   }
+  EXPECT_GT(failed, 0);
   EXPECT_EQ(machines->counts().late + machines->counts().repeated, 0);
   expect_nothing_left();
 }

@@ -587,6 +587,7 @@ class Fairness : public TrialQueueTest {
   }
   void serve(TrialQueue& queue, i64 machine, std::vector<Customer>& customers, int leases, int most = 3) {
     for (int i = 0; i < leases; ++i) {
+      for (const Customer& customer : customers) good(queue.beat_tuner(customer.id));
       for (const LeasedTrial& leased : lease(queue, machine, most)) {
         auto whose = std::ranges::find(customers, static_cast<i64>(leased.trial.seed), &Customer::id);
         whose->served += whose->cost;
@@ -622,14 +623,14 @@ TEST_F(Fairness, TheShareIsOneOfTime) {
 
 // Whoever comes later, puts in less or in pieces: none of those who wait is ever far behind another.
 TEST_F(Fairness, NobodyWhoWaitsFallsBehind) {
-  for (u64 seed = 1; seed <= 5; ++seed) {
+  for (u64 seed = 1; seed <= 3; ++seed) {
     SetUp();  // an empty queue
     Rng rng(seed);
     TrialQueue queue = this->queue();
     i64 machine = this->machine(queue);
     std::vector<Customer> customers;
     for (int i = 0; i < 3; ++i) customers.push_back({tuner(queue), 0.5 + static_cast<double>(rng.below(4))});
-    for (int step = 0; step < 25; ++step) {
+    for (int step = 0; step < 15; ++step) {
       // They always have something in the queue, one of them much.
       for (Customer& customer : customers) put(queue, customer, static_cast<int>(step == 0 ? 60 : 8 + rng.below(8)));
       if (step % 5 == 0) put(queue, customers[0], 60);
