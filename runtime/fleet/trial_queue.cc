@@ -47,6 +47,8 @@ DatabaseResult<i64> number(DatabaseResult<PostgresRows> rows) {
 }
 
 i64 microseconds_of(double seconds) { return static_cast<i64>(seconds * 1e6); }
+constexpr const char* kTrialsChannel = "tracewright_trials";
+
 double seconds_of(i64 milliseconds) { return static_cast<double>(milliseconds) * 1e-3; }
 
 }  // namespace
@@ -95,7 +97,14 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   return TrialQueue(std::move(*connection));
 }
 
+// A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
+// also for those of other channels. What came before it listened is not told, so the first wait ends at once.
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
+  if (is_machine_ && !is_listening_) {
+    if (auto listening = connection_.listen(kTrialsChannel); !listening) return listening;
+    is_listening_ = true;
+    return Done{};
+  }
   auto arrived = connection_.wait(most, other);
   if (!arrived) return arrived.failure();
   return Done{};
@@ -222,7 +231,7 @@ DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
       run(queue_sql::kAddMachine, {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
                                    machine.version, machine.targets, machine.memory_bytes}));
   if (!id) return id;
-  if (auto listening = connection_.listen("tracewright_trials"); !listening) return listening.failure();
+  is_machine_ = true;
   return id;
 }
 
@@ -247,6 +256,10 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
       run(queue_sql::kLease, {machine, array_of(targets, &MeasuredTarget::target),
                               array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
   if (!rows) return rows.failure();
+  if (!rows->empty() && is_listening_) {
+    if (auto done = connection_.unlisten(kTrialsChannel); !done) return done.failure();
+    is_listening_ = false;
+  }
   std::vector<LeasedTrial> leased;
   for (int i = 0; i < rows->size(); ++i) {
     PostgresRow row = (*rows)[i];

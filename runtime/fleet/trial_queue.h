@@ -225,6 +225,8 @@ class TrialQueue {
     return repeated([&] { return connection_.transaction<T>(body); });
   }
   PostgresConnection connection_;
+  bool is_machine_ = false;    // add_machine() was called
+  bool is_listening_ = false;  // for trials
 };
 
 }  // namespace tw

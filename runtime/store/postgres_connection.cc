@@ -316,6 +316,11 @@ DatabaseStatus PostgresConnection::listen(const std::string& channel) {
   return script("LISTEN " + quoted_name(channel));
 }
 
+DatabaseStatus PostgresConnection::unlisten(const std::string& channel) {
+  std::erase(channels_, channel);
+  return script("UNLISTEN " + quoted_name(channel));
+}
+
 int PostgresConnection::descriptor() const { return is_connected() ? pq().socket(connection_.get()) : -1; }
 
 DatabaseResult<std::vector<PostgresNotification>> PostgresConnection::wait(std::chrono::milliseconds most, int other) {

@@ -125,6 +125,7 @@ class PostgresConnection {
 
   // Notifications of `channel` (an SQL name) from now on.
   DatabaseStatus listen(const std::string& channel);
+  DatabaseStatus unlisten(const std::string& channel);
   // Waits for notifications for at most `most`, and returns all that have arrived; none if the time is over. It returns
   // early, with none, on a signal, or when `other`, a file descriptor, can be read; -1 = there is none.
   DatabaseResult<std::vector<PostgresNotification>> wait(std::chrono::milliseconds most, int other = -1);

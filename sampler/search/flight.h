@@ -44,6 +44,13 @@ class Flight {
   }
   double round_seconds() const { return round_seconds_; }
 
+  // Learning takes a quarter of the time at most, where machines would wait for it.
+  bool may_train(double now) const { return now - trained_ >= 3 * training_seconds_; }
+  void note_training(double begin, double end) {
+    constexpr double kLeast = 0.01;  // else there was nothing new to learn
+    if (end - begin >= kLeast) trained_ = end, training_seconds_ = end - begin;
+  }
+
  private:
   struct Task {
     int batches = 0;
@@ -54,7 +61,8 @@ class Flight {
   std::vector<Task> tasks_;
   int batches_ = 0;
   i64 trials_ = 0;
-  double round_seconds_ = 0;
+  double round_seconds_ = 0, training_seconds_ = 0;
+  double trained_ = 0;  // when the model was trained last
 };
 
 }  // namespace tw

@@ -102,7 +102,10 @@ class Tuner {
       return;
     }
     double begin = runner_->now();
-    if (plan_.is_wide) train();
+    if (plan_.is_wide && flight_.may_train(begin)) {
+      train();
+      flight_.note_training(begin, runner_->now());
+    }
     next_ = search();
     bool is_found = !next_.trials.empty() && !must_stop();
     if (is_found && overlapped_) runner_->begin_builds(next_, states_[next_.task]);
