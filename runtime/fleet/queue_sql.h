@@ -45,7 +45,6 @@ create table if not exists tracewright_fleet.trials (
   losses integer not null default 0, lost_by bigint, lost timestamptz,
   record bigint, fault text, message text check (octet_length(message) <= 4096),
   unique (tuner, workload, target, program, is_cold));
-create index if not exists trials_queued on tracewright_fleet.trials (id) where state = 'queued';
 create index if not exists trials_leased on tracewright_fleet.trials (deadline) where state = 'leased';
 create index if not exists trials_of_tuner on tracewright_fleet.trials (tuner, state);
 create sequence if not exists tracewright_fleet.leases;
@@ -62,8 +61,14 @@ create table if not exists tracewright_fleet.failures (
   count bigint not null default 1,
   message text not null check (octet_length(message) <= 4096),
   primary key (machine, kind));
+
+-- Trials of a target are leased by their turn: microseconds of the machines' time.
+alter table tracewright_fleet.trials add column if not exists turn bigint not null default 0;
+create index if not exists trials_turn on tracewright_fleet.trials (target, turn, id) where state = 'queued';
+create index if not exists trials_program on tracewright_fleet.trials (program) where state = 'leased';
+drop index if exists tracewright_fleet.trials_queued;
 )";
-inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.failures') is not null";
+inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.trials_program') is not null";
 // Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
@@ -91,15 +96,38 @@ insert into tracewright_fleet.targets (tuner, target, host, machine) values ($1,
 on conflict (tuner, target) do nothing)";
 inline constexpr const char* kFound =
     "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and machine is not null";
+// The turn of the tuner's last trial, but not one that has passed: what waits already and is next has it. So a tuner
+// whose trials wait stands behind them, and takes its place beside the others' with each trial ("start-time fair
+// queueing", Goyal, Vin and Cheng, SIGCOMM 1996).
+inline constexpr const char* kLastTurn = R"(
+select greatest(
+  (select min(turn) from tracewright_fleet.trials where state = 'queued' and target = $2),
+  (select max(turn) from tracewright_fleet.trials where state = 'queued' and target = $2 and tuner = $1), 0))";
 // A batch whose acknowledgement was lost is put in once more: then these are the same trials.
 inline constexpr const char* kPut = R"(
-insert into tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+insert into tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold, turn)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict (tuner, workload, target, program, is_cold) do update set task = excluded.task returning id)";
 inline constexpr const char* kOutcomes = R"(
 select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
 left join tracewright_fleet.machines m on m.id = t.machine
 where t.tuner = $1 and t.state = 'done' order by t.id)";
+inline constexpr const char* kRemoveEnded =
+    "delete from tracewright_fleet.trials where tuner = $1 and id = any($2::bigint[]) and state = 'done'";
+inline constexpr const char* kMachinesOfTuner =
+    "select distinct machine from tracewright_fleet.targets where tuner = $1 and machine is not null";
+// $1: seconds without a heartbeat.
+inline constexpr const char* kLiveHosts = R"(
+select host, count(*) from tracewright_fleet.machines
+where not is_gone and heartbeat > clock_timestamp() - make_interval(secs => $1::bigint) group by host)";
+// How many tuners have trials for the same machines, and how many machines have leased trials of this one.
+inline constexpr const char* kShare = R"(
+select
+  (select count(distinct o.tuner) from tracewright_fleet.targets w
+   join tracewright_fleet.targets o on o.machine = w.machine
+   where w.tuner = $1 and (o.tuner = $1 or exists (
+     select from tracewright_fleet.trials t where t.tuner = o.tuner and t.state in ('queued', 'leased')))),
+  (select count(distinct machine) from tracewright_fleet.trials where tuner = $1 and state = 'leased'))";
 inline constexpr const char* kCount =
     "select count(*) from tracewright_fleet.trials where tuner = $1 and id = any($2::bigint[])";
 inline constexpr const char* kRemoveTrials =
@@ -124,19 +152,24 @@ select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
 // A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
 // machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
 // that lost it.
+// The index of turns is walked until there are enough; `offset 0` keeps the server from joining and sorting all
+// instead.
 inline constexpr const char* kLease = R"(
 with free as (
-  select t.id from tracewright_fleet.trials t
-  join tracewright_fleet.targets w on w.tuner = t.tuner and w.target = t.target
-  where t.state = 'queued' and (t.target, w.machine) in (select * from unnest($2::text[], $3::text[]))
-    and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
-    and not exists (select 1 from tracewright_fleet.trials o where o.state = 'leased' and o.program = t.program
-      and o.workload = t.workload and o.target = t.target and o.is_cold = t.is_cold)
-  order by t.id limit $4 for update of t skip locked)
+  select f.id from unnest($2::text[], $3::text[]) as o (target, machine) cross join lateral (
+    select t.id, t.turn from tracewright_fleet.trials t
+    where t.state = 'queued' and t.target = o.target
+      and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
+      and exists (select from tracewright_fleet.targets w
+        where w.tuner = t.tuner and w.target = t.target and w.machine = o.machine offset 0)
+      and not exists (select from tracewright_fleet.trials l where l.state = 'leased' and l.program = t.program
+        and l.workload = t.workload and l.target = t.target and l.is_cold = t.is_cold offset 0)
+    order by t.turn, t.id limit $4 for update of t skip locked) f
+  order by f.turn, f.id limit $4)
 update tracewright_fleet.trials t
 set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
     deadline = clock_timestamp() + make_interval(secs => $5::bigint)
-from free where t.id = free.id
+where t.id = any(array(select id from free))
 returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold)";
 inline constexpr const char* kLockTrial = R"(
 select tuner, state, lease, deadline >= clock_timestamp() from tracewright_fleet.trials where id = $1 for update)";
@@ -208,7 +241,11 @@ inline constexpr const char* kRemoveGoneTuners =
 inline constexpr const char* kRemoveGoneMachines =
     "delete from tracewright_fleet.machines where heartbeat < clock_timestamp() - interval '7 days'";
 inline constexpr const char* kNotifyMachines = "select pg_notify('tracewright_trials', '')";
-inline constexpr const char* kNotifyTuner = "select pg_notify('tracewright_tuner_' || $1::bigint, '')";
+// The first result that the tuner has not taken wakes it; it finds the others with that one. A commit that notifies
+// waits for all others that do, so it is not done for each result.
+inline constexpr const char* kNotifyTuner = R"(
+select pg_notify('tracewright_tuner_' || $1::bigint, '') where (select count(*) from (
+  select from tracewright_fleet.trials where tuner = $1::bigint and state = 'done' limit 2) as ended) < 2)";
 
 // ---- what `fleet` shows
 

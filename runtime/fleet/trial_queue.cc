@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "dsl/base/text.h"
 #include "runtime/fleet/queue_sql.h"
@@ -44,6 +45,9 @@ DatabaseResult<i64> number(DatabaseResult<PostgresRows> rows) {
   if (!rows) return rows.failure();
   return rows->empty() ? i64{0} : (*rows)[0].integer(0);
 }
+
+i64 microseconds_of(double seconds) { return static_cast<i64>(seconds * 1e6); }
+constexpr const char* kTrialsChannel = "tracewright_trials";
 
 double seconds_of(i64 milliseconds) { return static_cast<double>(milliseconds) * 1e-3; }
 
@@ -93,8 +97,15 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   return TrialQueue(std::move(*connection));
 }
 
-DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most) {
-  auto arrived = connection_.wait(most);
+// A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
+// also for those of other channels. What came before it listened is not told, so the first wait ends at once.
+DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
+  if (is_machine_ && !is_listening_) {
+    if (auto listening = connection_.listen(kTrialsChannel); !listening) return listening;
+    is_listening_ = true;
+    return Done{};
+  }
+  auto arrived = connection_.wait(most, other);
   if (!arrived) return arrived.failure();
   return Done{};
 }
@@ -127,13 +138,22 @@ DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const
   return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1)});
 }
 
-DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials) {
+DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
+  const i64 step = microseconds_of(cost);
   return transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
     std::vector<i64> ids;
+    std::map<std::string, i64> turns;  // the last one of the tuner, by target
     for (const QueuedTrial& trial : trials) {
-      auto id = number(
-          connection_.run(queue_sql::kPut, {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
-                                            static_cast<i64>(trial.seed), trial.generation, trial.is_cold}));
+      auto [turn, is_first] = turns.try_emplace(trial.target);
+      if (is_first) {
+        auto last = number(connection_.run(queue_sql::kLastTurn, {tuner, trial.target}));
+        if (!last) return last.failure();
+        turn->second = *last;
+      }
+      turn->second += step;
+      auto id = number(connection_.run(queue_sql::kPut,
+                                       {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
+                                        static_cast<i64>(trial.seed), trial.generation, trial.is_cold, turn->second}));
       if (!id) return id.failure();
       ids.push_back(*id);
     }
@@ -152,6 +172,39 @@ DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
     found.push_back({row.integer(0), row.integer(1), row.text(2), row.text(3), row.text(4)});
   }
   return found;
+}
+
+DatabaseStatus TrialQueue::remove_ended(i64 tuner, const std::vector<i64>& trials) {
+  return done(run(queue_sql::kRemoveEnded, {tuner, PostgresValue::numbers(trials)}));
+}
+
+DatabaseResult<std::vector<Record>> TrialQueue::records(const std::vector<i64>& ids) {
+  auto rows = run(cat(postgres_select<Record>(), "WHERE id = any($1::bigint[])"), {PostgresValue::numbers(ids)});
+  if (!rows) return rows.failure();
+  std::vector<Record> found;
+  for (int i = 0; i < rows->size(); ++i) {
+    Record record;
+    if (read_postgres_row((*rows)[i], record)) found.push_back(std::move(record));
+  }
+  return found;
+}
+
+DatabaseResult<FleetShare> TrialQueue::share(i64 tuner) {
+  auto kinds = run(queue_sql::kMachinesOfTuner, {tuner}), hosts = run(queue_sql::kLiveHosts, {kLeaseSeconds});
+  if (!kinds || !hosts) return (kinds ? hosts : kinds).failure();
+  auto counts = run(queue_sql::kShare, {tuner});
+  if (!counts) return counts.failure();
+  FleetShare share{.tuners = std::max<i64>(1, (*counts)[0].integer(0)), .busy = (*counts)[0].integer(1)};
+  for (int i = 0; i < hosts->size(); ++i) {
+    // Behind a device stands the machine that it is in.
+    std::string machine = machine_of((*hosts)[i].text(0));
+    for (int k = 0; k < kinds->size(); ++k) {
+      if ((*kinds)[k].text(0).find(machine) == std::string::npos) continue;
+      share.machines += (*hosts)[i].integer(1);
+      break;
+    }
+  }
+  return share;
 }
 
 DatabaseResult<i64> TrialQueue::count(i64 tuner, const std::vector<i64>& trials) {
@@ -178,7 +231,7 @@ DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
       run(queue_sql::kAddMachine, {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
                                    machine.version, machine.targets, machine.memory_bytes}));
   if (!id) return id;
-  if (auto listening = connection_.listen("tracewright_trials"); !listening) return listening.failure();
+  is_machine_ = true;
   return id;
 }
 
@@ -203,6 +256,10 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
       run(queue_sql::kLease, {machine, array_of(targets, &MeasuredTarget::target),
                               array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
   if (!rows) return rows.failure();
+  if (!rows->empty() && is_listening_) {
+    if (auto done = connection_.unlisten(kTrialsChannel); !done) return done.failure();
+    is_listening_ = false;
+  }
   std::vector<LeasedTrial> leased;
   for (int i = 0; i < rows->size(); ++i) {
     PostgresRow row = (*rows)[i];

@@ -111,6 +111,13 @@ struct FleetTuner {
   std::vector<QueuedTask> tasks = {};  // with trials that have not ended
 };
 
+// Who measures for a tuner at the moment.
+struct FleetShare {
+  i64 machines = 0;  // that live and are of the kind that measures for it
+  i64 tuners = 1;    // that have trials for such machines in the queue, itself included
+  i64 busy = 0;      // machines that have leased its trials
+};
+
 struct FleetFault {
   std::string kind, machine, message;  // the latest message
   i64 count = 0;
@@ -147,7 +154,8 @@ class TrialQueue {
   const PostgresConnection& connection() const { return connection_; }
   DatabaseStatus reconnect() { return connection_.reconnect(); }
   // Waits until the queue has something new for this tuner or machine, or the time is over. Early on a signal.
-  DatabaseStatus wait(std::chrono::milliseconds most);
+  // Early, too, when `other`, a file descriptor, can be read; -1 = there is none.
+  DatabaseStatus wait(std::chrono::milliseconds most, int other = -1);
 
   // ---- of tuners
 
@@ -157,10 +165,19 @@ class TrialQueue {
   DatabaseStatus want(i64 tuner, const MeasuredTarget& target);
   // The machine that has been found for a target; nullopt as long as there is none.
   DatabaseResult<std::optional<MeasuredTarget>> found(i64 tuner, const std::string& target);
-  // All of them, or none on an error. Returns their ids, in order.
-  DatabaseResult<std::vector<i64>> put(i64 tuner, const std::vector<QueuedTrial>& trials);
-  // Those of the tuner's trials that have ended, until they are removed. Also ends leases that ran out.
+  // All of them, or none on an error. Returns their ids, in order. `cost`: seconds of a machine that one takes, as far
+  // as that is known. Machines serve the tuners of a target so that each gets as much of their time; a tuner that had
+  // nothing in the queue for a while has no more claim than others for that.
+  DatabaseResult<std::vector<i64>> put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost = 0);
+  // Those of the tuner's trials that have ended, until they are removed: the tuner is not told of others before. Also
+  // ends leases that ran out.
   DatabaseResult<std::vector<TrialOutcome>> outcomes(i64 tuner);
+  // Removes trials that have ended.
+  DatabaseStatus remove_ended(i64 tuner, const std::vector<i64>& trials);
+  // Records by their ids, in any order. One that is not there, or is damaged, is left out.
+  DatabaseResult<std::vector<Record>> records(const std::vector<i64>& ids);
+  // Who measures for the tuner.
+  DatabaseResult<FleetShare> share(i64 tuner);
   // How many trials of these the queue still has, ended ones too.
   DatabaseResult<i64> count(i64 tuner, const std::vector<i64>& trials);
   // Removes the tuner's trials that nobody measures, or all of them.
@@ -219,6 +236,8 @@ class TrialQueue {
     return repeated([&] { return connection_.transaction<T>(body); });
   }
   PostgresConnection connection_;
+  bool is_machine_ = false;    // add_machine() was called
+  bool is_listening_ = false;  // for trials
 };
 
 }  // namespace tw

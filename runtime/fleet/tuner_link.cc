@@ -1,7 +1,8 @@
 #include "runtime/fleet/tuner_link.h"
 
+#include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <thread>
 
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
@@ -13,6 +14,12 @@ using std::chrono::milliseconds;
 
 // Notifications wake a wait; where one is lost, it ends after so long.
 constexpr milliseconds kPoll(1000);
+// The first result wakes, and others may follow whose notification was left out because of it, some of them late since
+// commits take their time: so long after a result the queue is looked at again and again. Results of so short a time
+// are taken together.
+constexpr double kFollowSeconds = 0.3;
+constexpr milliseconds kAgain(25), kTogether(8);
+constexpr double kLookSeconds = 1;   // between two looks at what else is in the queue
 constexpr double kIdleSeconds = 15;  // without a machine that takes a trial: that is said
 constexpr double kGraceSeconds = 3;  // for trials that are being measured when the run is stopped
 
@@ -64,7 +71,11 @@ std::optional<MeasuredTarget> TunerLink::machine_for(const std::string& target, 
     auto found = queue_.call<std::optional<MeasuredTarget>>(
         waiting, [&](TrialQueue& queue) { return queue.found(id_, target); });
     if (!found) break;
-    if (*found) return targets_[target] = **found;
+    if (*found) {
+      targets_[target] = **found;
+      if (!look_around(waiting)) break;
+      return **found;
+    }
     if (!is_said && seconds_now() - begin > 2)
       waiting.say(cat("no machine measures for `", target, "` yet", kNoMachine)), is_said = true;
     if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kPoll); })) break;
@@ -72,93 +83,155 @@ std::optional<MeasuredTarget> TunerLink::machine_for(const std::string& target, 
   return std::nullopt;
 }
 
-bool TunerLink::measure(const std::vector<QueuedTrial>& trials, const Waiting& waiting,
-                        const std::function<void(std::size_t, const TrialOutcome&)>& done) {
-  open_.clear();
-  std::vector<std::size_t> all(trials.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  if (!put(trials, all, waiting)) return false;
-  idle_since_ = seconds_now();
-  for (;;) {
-    if (!collect(waiting, done)) return false;
-    if (open_.empty()) break;
-    if (waiting.must_stop()) return withdraw(waiting, done), false;
-    if (!put_lost_ones_again(trials, waiting)) return false;
-    say_if_idle(waiting);
-    if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kPoll); })) return false;
+// ---- trials
+
+std::optional<i64> TunerLink::put(std::vector<QueuedTrial> trials, const Waiting& waiting) {
+  if (trials_.empty()) idle_since_ = looked_ = seconds_now(), ended_ = 0;
+  std::map<i64, const QueuedTrial*> chosen;
+  const i64 first = next_;
+  for (QueuedTrial& trial : trials) {
+    auto at = trials_.emplace(next_, std::move(trial)).first;
+    chosen[next_++] = &at->second;
   }
-  return queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.remove_trials(id_, /*leased_too=*/true); })
-      .has_value();
+  if (put_in(chosen, waiting)) return first;
+  for (const auto& [number, trial] : chosen) trials_.erase(number);
+  return std::nullopt;
 }
 
-bool TunerLink::put(const std::vector<QueuedTrial>& trials, const std::vector<std::size_t>& places,
-                    const Waiting& waiting) {
+bool TunerLink::put_in(const std::map<i64, const QueuedTrial*>& trials, const Waiting& waiting) {
   auto is_known = queue_.call<bool>(waiting, [&](TrialQueue& queue) { return queue.beat_tuner(id_); });
   if (!is_known || (!*is_known && !enter(waiting))) return false;
   std::vector<QueuedTrial> chosen;
-  for (std::size_t place : places) chosen.push_back(trials[place]);
-  auto ids = queue_.call<std::vector<i64>>(waiting, [&](TrialQueue& queue) { return queue.put(id_, chosen); });
+  for (const auto& [number, trial] : trials) chosen.push_back(*trial);
+  const double cost = rate_ > 0 ? busy_ / rate_ : 0;
+  auto ids = queue_.call<std::vector<i64>>(waiting, [&](TrialQueue& queue) { return queue.put(id_, chosen, cost); });
   if (!ids) return false;
-  open_.clear();
-  for (std::size_t i = 0; i < places.size(); ++i) open_[(*ids)[i]] = places[i];
+  auto id = ids->begin();
+  for (const auto& [number, trial] : trials) open_.emplace(*id++, number);
+  return true;
+}
+
+bool TunerLink::collect(const Waiting& waiting, const Ended& ended) {
+  if (!take_outcomes(waiting, ended)) return false;
+  if (seconds_now() - looked_ < kLookSeconds) return true;
+  return look_around(waiting) && put_lost_ones_again(waiting) && say_if_idle(waiting);
+}
+
+bool TunerLink::take_outcomes(const Waiting& waiting, const Ended& ended) {
+  auto outcomes =
+      queue_.call<std::vector<TrialOutcome>>(waiting, [&](TrialQueue& queue) { return queue.outcomes(id_); });
+  if (!outcomes) return false;
+  collected_ = seconds_now();
+  if (!outcomes->empty()) found_ = collected_;
+  std::vector<i64> ids;
+  for (const TrialOutcome& outcome : *outcomes) {
+    ids.push_back(outcome.trial);
+    faults_ += !outcome.fault.empty();
+    auto [begin, end] = open_.equal_range(outcome.trial);
+    for (auto at = begin; at != end; ++at) {
+      ended(at->second, outcome);
+      trials_.erase(at->second);
+      ++ended_;
+    }
+    open_.erase(begin, end);
+    idle_since_ = seconds_now();
+  }
+  return ids.empty() ||
+         queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.remove_ended(id_, ids); }).has_value();
+}
+
+bool TunerLink::wait(const Waiting& waiting, int other) {
+  const double since = seconds_now() - collected_;
+  const auto early = kTogether - std::chrono::duration_cast<milliseconds>(std::chrono::duration<double>(since));
+  if (early > milliseconds(0)) std::this_thread::sleep_for(early);
+  const milliseconds most = seconds_now() - found_ < kFollowSeconds ? kAgain : kPoll;
+  return queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(most, other); }).has_value();
+}
+
+std::optional<std::vector<Record>> TunerLink::records(const std::vector<i64>& ids, const Waiting& waiting) {
+  return queue_.call<std::vector<Record>>(waiting, [&](TrialQueue& queue) { return queue.records(ids); });
+}
+
+// Who measures, and how fast.
+bool TunerLink::look_around(const Waiting& waiting) {
+  constexpr double kOfTheLast = 0.3;
+  auto share = queue_.call<FleetShare>(waiting, [&](TrialQueue& queue) { return queue.share(id_); });
+  if (!share) return false;
+  machines_ = std::max<i64>(1, (share->machines + share->tuners - 1) / share->tuners);
+  const double now = seconds_now();
+  if (!trials_.empty() || ended_ > 0) {
+    double rate = static_cast<double>(ended_) / std::max(now - looked_, 1e-3), busy = static_cast<double>(share->busy);
+    bool is_first = rate_ == 0;
+    rate_ = is_first ? rate : rate_ + kOfTheLast * (rate - rate_);
+    busy_ = is_first ? busy : busy_ + kOfTheLast * (busy - busy_);
+  }
+  looked_ = now, ended_ = 0;
   return true;
 }
 
 std::vector<i64> TunerLink::open_ids() const {
   std::vector<i64> ids;
-  for (const auto& [id, place] : open_) ids.push_back(id);
+  for (auto at = open_.begin(); at != open_.end(); at = open_.upper_bound(at->first)) ids.push_back(at->first);
   return ids;
 }
 
-bool TunerLink::collect(const Waiting& waiting, const std::function<void(std::size_t, const TrialOutcome&)>& done) {
-  auto outcomes =
-      queue_.call<std::vector<TrialOutcome>>(waiting, [&](TrialQueue& queue) { return queue.outcomes(id_); });
-  if (!outcomes) return false;
-  for (const TrialOutcome& outcome : *outcomes) {
-    auto at = open_.find(outcome.trial);
-    if (at == open_.end()) continue;
-    faults_ += !outcome.fault.empty();
-    done(at->second, outcome);
-    open_.erase(at);
-    idle_since_ = seconds_now();
-  }
-  return true;
-}
-
 // Where the server was away for long, others have taken the tuner for gone.
-bool TunerLink::put_lost_ones_again(const std::vector<QueuedTrial>& trials, const Waiting& waiting) {
-  auto count = queue_.call<i64>(waiting, [&](TrialQueue& queue) { return queue.count(id_, open_ids()); });
+bool TunerLink::put_lost_ones_again(const Waiting& waiting) {
+  std::vector<i64> ids = open_ids();
+  auto count = queue_.call<i64>(waiting, [&](TrialQueue& queue) { return queue.count(id_, ids); });
   if (!count) return false;
-  if (*count == static_cast<i64>(open_.size())) return true;
-  std::vector<std::size_t> places;
-  for (const auto& [id, place] : open_) places.push_back(place);
-  return put(trials, places, waiting);
+  if (*count == static_cast<i64>(ids.size())) return true;
+  std::map<i64, const QueuedTrial*> all;
+  for (const auto& [number, trial] : trials_) all[number] = &trial;
+  open_.clear();
+  return put_in(all, waiting);
 }
 
-void TunerLink::withdraw(const Waiting& waiting, const std::function<void(std::size_t, const TrialOutcome&)>& done) {
+void TunerLink::withdraw(const Waiting& waiting, const Ended& ended) {
   Waiting no_longer{.must_stop = [] { return true; }, .say = waiting.say};
-  if (!queue_.call<Done>(no_longer, [&](TrialQueue& queue) { return queue.remove_trials(id_, /*leased_too=*/false); }))
-    return;
+  auto remove = [&](bool leased_too) {
+    return queue_.call<Done>(no_longer, [&](TrialQueue& queue) { return queue.remove_trials(id_, leased_too); })
+        .has_value();
+  };
   double begin = seconds_now();
-  while (seconds_now() - begin < kGraceSeconds) {
+  bool is_there = remove(/*leased_too=*/false);
+  while (is_there && seconds_now() - begin < kGraceSeconds) {
+    is_there = take_outcomes(no_longer, ended);
     auto left = queue_.call<i64>(no_longer, [&](TrialQueue& queue) { return queue.count(id_, open_ids()); });
     if (!left || *left == 0) break;
-    if (!queue_.call<Done>(no_longer, [&](TrialQueue& queue) { return queue.wait(milliseconds(200)); }) ||
-        !collect(no_longer, done))
-      return;
+    is_there =
+        is_there &&
+        queue_.call<Done>(no_longer, [&](TrialQueue& queue) { return queue.wait(milliseconds(200)); }).has_value();
   }
-  if (!queue_.call<Done>(no_longer, [&](TrialQueue& queue) { return queue.remove_trials(id_, /*leased_too=*/true); }))
-    return;
+  if (is_there) remove(/*leased_too=*/true);
+  trials_.clear();
+  open_.clear();
 }
 
-void TunerLink::say_if_idle(const Waiting& waiting) {
-  if (is_idle_said_ || seconds_now() - idle_since_ < kIdleSeconds) return;
+bool TunerLink::say_if_idle(const Waiting& waiting) {
+  if (is_idle_said_ || trials_.empty() || seconds_now() - idle_since_ < kIdleSeconds) return true;
   auto status = queue_.call<FleetStatus>(waiting, [](TrialQueue& queue) { return queue.status(); });
-  if (!status) return;
+  if (!status) return false;
   for (const FleetTuner& tuner : status->tuners) {
     if (tuner.id != id_ || tuner.leased > 0) continue;
     waiting.say(cat("no machine takes the ", tuner.queued, " trials in the queue", kNoMachine));
     is_idle_said_ = true;
+  }
+  return true;
+}
+
+bool TunerLink::measure(const std::vector<QueuedTrial>& trials, const Waiting& waiting,
+                        const std::function<void(std::size_t, const TrialOutcome&)>& ended) {
+  std::optional<i64> first = put(trials, waiting);
+  if (!first) return false;
+  auto tell = [&](i64 number, const TrialOutcome& outcome) {
+    ended(static_cast<std::size_t>(number - *first), outcome);
+  };
+  for (;;) {
+    if (!collect(waiting, tell)) return false;
+    if (in_flight() == 0) return true;
+    if (waiting.must_stop()) return withdraw(waiting, tell), false;
+    if (!wait(waiting)) return false;
   }
 }
 

@@ -32,8 +32,8 @@ Opened open() {
   TW_FIND(errorMessage), TW_FIND(escapeIdentifier), TW_FIND(exec), TW_FIND(finish), TW_FIND(freemem);
   TW_FIND(getResult), TW_FIND(getisnull), TW_FIND(getlength), TW_FIND(getvalue), TW_FIND(notifies);
   TW_FIND(nfields), TW_FIND(ntuples), TW_FIND(resultErrorField), TW_FIND(resultErrorMessage), TW_FIND(resultStatus);
-  TW_FIND(sendQueryParams), TW_FIND(serverVersion), TW_FIND(setErrorVerbosity), TW_FIND(setNoticeProcessor),
-      TW_FIND(setSingleRowMode);
+  TW_FIND(sendPrepare), TW_FIND(sendQueryParams), TW_FIND(sendQueryPrepared);
+  TW_FIND(serverVersion), TW_FIND(setErrorVerbosity), TW_FIND(setNoticeProcessor), TW_FIND(setSingleRowMode);
   TW_FIND(socket), TW_FIND(status), TW_FIND(transactionStatus), TW_FIND(user);
 #undef TW_FIND
   return opened;

@@ -33,7 +33,9 @@ struct Api {
   decltype(&::PQresultErrorField) resultErrorField;
   decltype(&::PQresultErrorMessage) resultErrorMessage;
   decltype(&::PQresultStatus) resultStatus;
+  decltype(&::PQsendPrepare) sendPrepare;
   decltype(&::PQsendQueryParams) sendQueryParams;
+  decltype(&::PQsendQueryPrepared) sendQueryPrepared;
   decltype(&::PQserverVersion) serverVersion;
   decltype(&::PQsetErrorVerbosity) setErrorVerbosity;
   decltype(&::PQsetNoticeProcessor) setNoticeProcessor;

@@ -43,6 +43,14 @@ bool ready(int descriptor, short events, Clock::time_point deadline) {
   return poll(&one, 1, static_cast<int>(std::max<i64>(0, left))) > 0;
 }
 
+// The same of two; true only if the first one can be read.
+bool readable(int descriptor, int other, Clock::time_point deadline) {
+  if (other < 0) return ready(descriptor, POLLIN, deadline);
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  pollfd both[] = {{descriptor, POLLIN, 0}, {other, POLLIN, 0}};
+  return descriptor >= 0 && poll(both, 2, static_cast<int>(std::max<i64>(0, left))) > 0 && both[0].revents != 0;
+}
+
 // The address's connect_timeout in seconds.
 int connect_seconds(const std::string& address) {
   std::size_t at = address.find("connect_timeout=");
@@ -137,6 +145,7 @@ DatabaseResult<PostgresConnection> PostgresConnection::open(const std::string& a
 }
 
 DatabaseStatus PostgresConnection::connect() {
+  prepared_.clear();
   connection_.reset(start(address_));
   pg_conn* raw = connection_.get();
   if (!raw) return DatabaseError{cat("cannot open database ", address_, ": out of memory")};
@@ -186,7 +195,9 @@ DatabaseError PostgresConnection::failed(const pg_result* result) const {
   return statement_error(address_, state ? state : "", text ? text : pq().resultErrorMessage(result));
 }
 
-DatabaseStatus PostgresConnection::send(const std::string& sql, const std::vector<PostgresValue>& values) {
+// `name`: of the prepared statement; "" = it is not prepared.
+DatabaseStatus PostgresConnection::send(const std::string& sql, const std::vector<PostgresValue>& values,
+                                        const std::string& name) {
   if (!is_connected()) return lost();
   std::vector<const char*> texts;
   for (const PostgresValue& value : values) {
@@ -195,9 +206,12 @@ DatabaseStatus PostgresConnection::send(const std::string& sql, const std::vecto
       return DatabaseError{cat("database ", address_, " cannot store text with zero bytes"), "22021"};
     texts.push_back(text ? text->c_str() : nullptr);
   }
-  bool sent = pq().sendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr,
-                                   texts.data(), nullptr, nullptr, 0) != 0;
-  if (!sent) return lost();
+  const int count = static_cast<int>(texts.size());
+  int sent =
+      name.empty()
+          ? pq().sendQueryParams(connection_.get(), sql.c_str(), count, nullptr, texts.data(), nullptr, nullptr, 0)
+          : pq().sendQueryPrepared(connection_.get(), name.c_str(), count, texts.data(), nullptr, nullptr, 0);
+  if (sent == 0) return lost();
   return Done{};
 }
 
@@ -217,9 +231,30 @@ DatabaseResult<PostgresRows> PostgresConnection::collect() {
   return failed(result);
 }
 
+// The name of the statement where it is prepared, which it is when it is run for the second time; else "".
+DatabaseResult<std::string> PostgresConnection::prepared(const std::string& sql) {
+  constexpr std::size_t kMost = 128;  // statements of a session
+  auto found = prepared_.find(sql);
+  if (found == prepared_.end()) {
+    if (prepared_.size() < kMost) prepared_.emplace(sql, "");
+    return std::string();
+  }
+  if (!found->second.empty()) return found->second;
+  std::string name = cat("tracewright_", ++statements_);
+  if (pq().sendPrepare(connection_.get(), name.c_str(), sql.c_str(), 0, nullptr) == 0) return lost();
+  if (auto made = collect(); !made) return made.failure();
+  return found->second = name;
+}
+
 DatabaseResult<PostgresRows> PostgresConnection::run(const std::string& sql, const std::vector<PostgresValue>& values) {
-  if (auto sent = send(sql, values); !sent) return sent.failure();
-  return collect();
+  if (!is_connected()) return lost();
+  auto name = prepared(sql);
+  if (!name) return name.failure();
+  if (auto sent = send(sql, values, *name); !sent) return sent.failure();
+  auto rows = collect();
+  constexpr const char *kOutdated = "0A000", *kUnknown = "26000";  // SQLSTATE: tables have changed; it is forgotten
+  if (!rows && (rows.failure().state == kOutdated || rows.failure().state == kUnknown)) prepared_.erase(sql);
+  return rows;
 }
 
 DatabaseResult<PostgresRows> PostgresConnection::run_script(const std::string& sql) {
@@ -281,9 +316,14 @@ DatabaseStatus PostgresConnection::listen(const std::string& channel) {
   return script("LISTEN " + quoted_name(channel));
 }
 
+DatabaseStatus PostgresConnection::unlisten(const std::string& channel) {
+  std::erase(channels_, channel);
+  return script("UNLISTEN " + quoted_name(channel));
+}
+
 int PostgresConnection::descriptor() const { return is_connected() ? pq().socket(connection_.get()) : -1; }
 
-DatabaseResult<std::vector<PostgresNotification>> PostgresConnection::wait(std::chrono::milliseconds most) {
+DatabaseResult<std::vector<PostgresNotification>> PostgresConnection::wait(std::chrono::milliseconds most, int other) {
   std::vector<PostgresNotification> arrived;
   auto take = [&] {
     while (PGnotify* one = pq().notifies(connection_.get())) {
@@ -296,8 +336,7 @@ DatabaseResult<std::vector<PostgresNotification>> PostgresConnection::wait(std::
   take();  // what came with the answer to a statement
   if (!arrived.empty()) deadline = Clock::now();
   do {
-    int found = ready(descriptor(), POLLIN, deadline);
-    if (found == 0) break;
+    if (!readable(descriptor(), other, deadline)) break;
     if (pq().consumeInput(connection_.get()) == 0 || !is_connected()) return lost();
     take();
   } while (arrived.empty());

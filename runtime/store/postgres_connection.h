@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "dsl/base/arena.h"
@@ -96,7 +97,8 @@ class PostgresConnection {
   // A new session with the same address, which listens to the same channels. What a transaction had done is gone.
   DatabaseStatus reconnect();
 
-  // Runs one statement. All rows of the answer are in memory.
+  // Runs one statement. All rows of the answer are in memory. What is run again is prepared: the server reads and plans
+  // it once for the session.
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   // Runs several statements without values. Together they are one transaction, unless they hold BEGIN or COMMIT.
   DatabaseStatus script(const std::string& sql);
@@ -123,9 +125,10 @@ class PostgresConnection {
 
   // Notifications of `channel` (an SQL name) from now on.
   DatabaseStatus listen(const std::string& channel);
+  DatabaseStatus unlisten(const std::string& channel);
   // Waits for notifications for at most `most`, and returns all that have arrived; none if the time is over. It returns
-  // early, with none, on a signal.
-  DatabaseResult<std::vector<PostgresNotification>> wait(std::chrono::milliseconds most);
+  // early, with none, on a signal, or when `other`, a file descriptor, can be read; -1 = there is none.
+  DatabaseResult<std::vector<PostgresNotification>> wait(std::chrono::milliseconds most, int other = -1);
   // To be polled for reading together with others; -1 = lost. When it is readable, wait(0) gives what arrived.
   int descriptor() const;
 
@@ -141,7 +144,8 @@ class PostgresConnection {
   DatabaseStatus begin();
   DatabaseStatus commit();
   void roll_back();
-  DatabaseStatus send(const std::string& sql, const std::vector<PostgresValue>& values);
+  DatabaseStatus send(const std::string& sql, const std::vector<PostgresValue>& values, const std::string& name = "");
+  DatabaseResult<std::string> prepared(const std::string& sql);
   DatabaseResult<PostgresRows> collect();
   void drain();
   DatabaseError failed(const pg_result* result) const;
@@ -150,6 +154,8 @@ class PostgresConnection {
   std::string address_;
   std::unique_ptr<pg_conn, Finish> connection_;
   std::vector<std::string> channels_;
+  std::unordered_map<std::string, std::string> prepared_;  // statements of this session; "" = it was run once
+  int statements_ = 0;                                     // that were prepared: their names differ
 };
 
 }  // namespace tw

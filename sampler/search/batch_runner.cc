@@ -22,8 +22,22 @@ bool is_same_code(const TaskState& state, const Hash128& object, Record& record)
 
 }  // namespace
 
-void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
+void BatchRunner::start(Batch batch, TaskState& state, std::vector<TaskProgress> progress) {
+  TW_CHECK(!measuring_.valid(), "a batch is measured already");
+  batch_ = std::move(batch);
   progress_ = std::move(progress);
+  measuring_ = start_beside(how_.beside_the_search, [this, &state] { run(batch_, state); });
+}
+
+std::vector<Batch> BatchRunner::take_ended(Await await) {
+  std::vector<Batch> ended;
+  if (await == Await::Nothing || !measuring_.valid()) return ended;
+  measuring_.get();
+  ended.push_back(std::exchange(batch_, {}));
+  return ended;
+}
+
+void BatchRunner::run(Batch& batch, TaskState& state) {
   best_in_batch_ = 0;
   is_order_turned_ = false;
   best_known_ = nullptr;
@@ -31,15 +45,15 @@ void BatchRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> 
   if (is_all_known || options_.replay_measurements) {
     const Record unknown{.status = Record::not_recorded};
     for (Trial& trial : batch.trials) {
-      if (how_.must_stop()) return;
+      if (must_stop_()) return;
       const Record* known = known_result(state, trial);
       take_known_result(state, batch, trial, known ? *known : unknown);
     }
     return;
   }
-  if (store_workload(state) && start_worker_task(state)) {
+  if (store_workload(state, batch.problem) && start_worker_task(state, batch.problem)) {
     if (!batch.builds) begin_builds(batch, state);
-    if (!how_.beside_the_search) batch.builds->finish(how_.must_stop);
+    if (!how_.beside_the_search) batch.builds->finish(must_stop_);
     measure_all(batch, state);
     store_measured(state, batch);
   }
@@ -50,7 +64,7 @@ void BatchRunner::measure_all(Batch& batch, TaskState& state) {
   std::vector<std::size_t> order(batch.trials.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (!machine_error_.empty() || how_.must_stop()) return;
+    if (!machine_error_.empty() || must_stop_()) return;
     if (std::exchange(is_order_turned_, false))
       std::reverse(order.begin() + static_cast<std::ptrdiff_t>(i), order.end());
     Trial& trial = batch.trials[order[i]];
@@ -76,7 +90,7 @@ std::string BatchRunner::host_of(const TuneTask& task) {
 
 // ---- the task's worker and incumbent
 
-bool BatchRunner::start_worker_task(TaskState& state) {
+bool BatchRunner::start_worker_task(TaskState& state, std::string& problem) {
   const TuneTask& task = *state.task;
   if (state.worker_task >= 0) {
     auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenTask& open) { return open.state == &state; });
@@ -87,12 +101,12 @@ bool BatchRunner::start_worker_task(TaskState& state) {
   close_until_there_is_room(bytes);
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
   if (!compiler) {
-    task_problem_ = to_string(compiler.rejected());
+    problem = to_string(compiler.rejected());
     return false;
   }
   double begin = seconds_now();
   auto start_now = [&] {
-    return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, how_.must_stop,
+    return begin_judged_task(*measurer_, task.program.program, task.target, *compiler, options_.seed, must_stop_,
                              /*many_kernels=*/true);
   };
   TaskStart start = start_now();
@@ -101,7 +115,7 @@ bool BatchRunner::start_worker_task(TaskState& state) {
     start = start_now();
   }
   profile_.reference += seconds_now() - begin;
-  if (start.task < 0 && !start.was_stopped) task_problem_ = start.error;
+  if (start.task < 0 && !start.was_stopped) problem = start.error;
   state.worker_task = start.task;
   if (start.task >= 0) open_.push_back({&state, bytes});
   return start.task >= 0 && restore_incumbent(state, *compiler);
@@ -171,6 +185,7 @@ BuiltTrial build_trial(const TaskState& state, const Trial& trial, LlvmCompiler&
 
 // Trials stay where they are when their batch is moved.
 void BatchRunner::begin_builds(Batch& batch, const TaskState& state) {
+  if (options_.replay_measurements) return;
   auto compilers =
       std::make_shared<std::vector<std::optional<LlvmCompiler>>>(static_cast<std::size_t>(std::max(1, how_.threads)));
   auto is_known = [this, &state](const Trial& trial) { return known_result(state, trial) != nullptr; };

@@ -38,17 +38,17 @@ void BatchSearch::add_stats(TuneResult& result) const {
   result.profile.first_kernels = stats_.first_kernel_seconds;
 }
 
-std::string BatchSearch::find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model,
-                              Batch& batch, const Rng& rng) {
+std::string BatchSearch::find(TaskState& state, const Wanted& wanted, const CostModel* model, Batch& batch,
+                              const Rng& rng) {
   if (!state.strategy) state.strategy = plan_.new_strategy();
+  i64 size = std::min(batch_size(state, wanted), wanted.left);
   if (state.rounds == 0 && state.progress.trials == 0) {
-    add_first_trials(state, rng, left, batch);
-    add_seeds(state, std::min(left, batch_size(state, known, tasks)), model, rng, batch);
+    add_first_trials(state, rng, wanted.left, batch);
+    add_seeds(state, size, model, rng, batch);
   }
-  int count =
-      static_cast<int>(std::min<i64>(batch_size(state, known, tasks), left) - static_cast<i64>(batch.trials.size()));
+  int count = static_cast<int>(size - static_cast<i64>(batch.trials.size()));
   if (count > 0) {
-    for (Candidate& candidate : propose(state, count, model, rng))
+    for (Candidate& candidate : propose(state, wanted, count, model, rng))
       batch.trials.push_back({.candidate = std::move(candidate)});
   }
   return state.strategy->problem();
@@ -69,23 +69,27 @@ Round BatchSearch::round_of(TaskState& state, std::span<const Candidate> parents
           .options = round_};
 }
 
-std::vector<Candidate> BatchSearch::propose(TaskState& state, int count, const CostModel* model, const Rng& rng) {
+std::vector<Candidate> BatchSearch::propose(TaskState& state, const Wanted& wanted, int count, const CostModel* model,
+                                            const Rng& rng) {
   std::vector<Candidate> parents = state.parents(population_for(count, EvolutionOptions().population));
   Round round = round_of(state, parents, count, model, rng);
+  if (wanted.least > 0) round.together = static_cast<std::size_t>(count) + wanted.in_flight.size();
+  round.in_flight = wanted.in_flight;
   std::vector<Candidate> proposed = state.strategy->propose(round);
   return plan_.kind->has_scores ? select_batch(std::move(proposed), round, plan_.selection) : proposed;
 }
 
 // The first batches are small, so that what they find is used early: 8, 16, then 32. Of few trials or little time each
 // task gets its part first.
-i64 BatchSearch::batch_size(const TaskState& state, i64 trials, std::size_t tasks) const {
+i64 BatchSearch::batch_size(const TaskState& state, const Wanted& wanted) const {
   if (state.strategy->batch() > 0) return state.strategy->batch();
-  if (trials >= kFirstBatch) return trials < 3 * kFirstBatch ? 2 * kFirstBatch : kFullBatch;
-  i64 most = kFirstBatch;
-  if (options_.total_trials > 0) most = std::min(most, options_.total_trials / static_cast<i64>(tasks));
+  i64 tasks = static_cast<i64>(wanted.tasks), usual = wanted.known < 3 * kFirstBatch ? 2 * kFirstBatch : kFullBatch;
+  if (wanted.known >= kFirstBatch) return std::max(usual, wanted.least);
+  i64 most = std::max(kFirstBatch, wanted.least);
+  if (options_.total_trials > 0) most = std::min(most, options_.total_trials / tasks);
   if (double trial = seconds_of_a_trial(state); options_.seconds > 0 && trial > 0) {
     double part = options_.seconds / 2 / static_cast<double>(tasks);
-    most = std::min<i64>(most, static_cast<i64>(std::min<double>(part / trial, kFirstBatch)));
+    most = static_cast<i64>(std::min(part / trial, static_cast<double>(most)));
   }
   return std::max<i64>(most, 1);
 }

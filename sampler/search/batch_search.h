@@ -14,11 +14,18 @@ class BatchSearch {
 
   explicit BatchSearch(const TuneOptions& options) : options_(options), plan_(plan_of(options.search)) {}
 
-  // Adds the trials of a task's next batch, `left` at most; `known` are those that it has already, some in flight.
-  // Their programs count as measured from then on. Returns why the strategy can propose nothing, or "". `tasks`: how
-  // many share the trials and the time of the run. `model`: null as long as there is none.
-  std::string find(TaskState& state, i64 known, i64 left, std::size_t tasks, const CostModel* model, Batch& batch,
-                   const Rng& rng);
+  // What is wanted of a batch.
+  struct Wanted {
+    i64 known = 0;          // trials that the task has already, some in flight
+    i64 left = 0;           // trials that it may have at most
+    i64 least = 0;          // trials that it has at least, as far as they are left and the strategy says no number
+    std::size_t tasks = 1;  // that share the trials and the time of the run
+    // What it must differ from, where many are in flight.
+    std::span<const Candidate> in_flight = {};
+  };
+  // Adds the trials of a task's next batch. Their programs count as measured from then on. Returns why the strategy can
+  // propose nothing, or "". `model`: null as long as there is none.
+  std::string find(TaskState& state, const Wanted& wanted, const CostModel* model, Batch& batch, const Rng& rng);
 
   int models() const { return plan_.models; }  // that predict together
   RoundOptions& round_options() { return round_; }
@@ -30,12 +37,13 @@ class BatchSearch {
  private:
   Round round_of(TaskState& state, std::span<const Candidate> parents, int count, const CostModel* model,
                  const Rng& rng);
-  i64 batch_size(const TaskState& state, i64 trials, std::size_t tasks) const;
+  i64 batch_size(const TaskState& state, const Wanted& wanted) const;
   void add_first_trials(TaskState& state, const Rng& rng, i64 left, Batch& batch);
   std::optional<Candidate> first_kernel(TaskState& state, const Rng& rng, i64 left);
   void add_seeds(TaskState& state, i64 room, const CostModel* model, const Rng& rng, Batch& batch);
   std::vector<Candidate> carried(TaskState& state, const CostModel* model, const Rng& rng);
-  std::vector<Candidate> propose(TaskState& state, int count, const CostModel* model, const Rng& rng);
+  std::vector<Candidate> propose(TaskState& state, const Wanted& wanted, int count, const CostModel* model,
+                                 const Rng& rng);
 
   const TuneOptions& options_;
   SearchPlan plan_;

@@ -1,55 +1,80 @@
 #include "sampler/search/fleet_runner.h"
 
-#include <chrono>
-#include <thread>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
 
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 
 namespace tw {
 
-FleetRunner::FleetRunner(const TuneOptions& options, TunerLink& fleet, std::function<bool()> must_stop,
-                         Database& database, TuneObserver& observer, TuneProfile& profile)
-    : TrialRunner(options, database, observer, profile),
+FleetRunner::FleetRunner(const RunnerParts& with, TunerLink& fleet)
+    : TrialRunner(with),
       fleet_(fleet),
-      waiting_{.must_stop = std::move(must_stop),
-               .say = [&observer](const std::string& text) { observer.on_message(text); }} {}
+      waiting_{.must_stop = with.must_stop,
+               .say = [&observer = with.observer](const std::string& text) { observer.on_message(text); }},
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  TW_CHECK(wake_ >= 0, "an event of the system");
+}
+
+FleetRunner::~FleetRunner() {
+  {
+    std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  eventfd_write(wake_, 1);
+  if (thread_.joinable()) thread_.join();
+  ::close(wake_);
+}
+
+// ---- on the thread that searches
 
 std::string FleetRunner::host_of(const TuneTask& task) {
   std::optional<MeasuredTarget> found = fleet_.machine_for(to_string(task.target), waiting_);
   if (!found) return machine_error_ = fleet_.error(), "no machine";
+  capacity_.machines = static_cast<int>(fleet_.machines());
   return task.timing == Timing::Cold ? cat(found->host, kColdCaches) : found->host;
 }
 
-void FleetRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> progress) {
-  progress_ = std::move(progress);
-  faults_.clear();
-  if (!store_workload(state)) return;
-  std::vector<QueuedTrial> queued;
-  std::vector<Trial*> trials;
-  for (Trial& trial : batch.trials) {
+MeasuringCapacity FleetRunner::capacity() {
+  std::lock_guard lock(mutex_);
+  return capacity_;
+}
+
+std::string FleetRunner::machine_error() {
+  std::lock_guard lock(mutex_);
+  return machine_error_;
+}
+
+void FleetRunner::start(Batch batch, TaskState& state, std::vector<TaskProgress> progress) {
+  Flying flying{.batch = std::move(batch), .state = &state, .progress = std::move(progress)};
+  std::vector<Trial>& trials = flying.batch.trials;
+  flying.left = trials.size();
+  for (std::size_t i = 0; i < trials.size(); ++i) {
     QueuedTrial next;
-    if (!prepare(batch, state, trial, next)) continue;
-    queued.push_back(std::move(next));
-    trials.push_back(&trial);
+    if (prepare(flying.batch.generation, state, trials[i], next)) {
+      flying.queued.push_back(std::move(next));
+      flying.places.push_back(i);
+    } else {
+      flying.failed.push_back(i);
+    }
   }
-  if (!machine_error_.empty() || queued.empty()) return;
-  std::size_t faults = 0;
-  double begin = seconds_now();
-  bool is_done = fleet_.measure(queued, waiting_, [&](std::size_t i, const TrialOutcome& outcome) {
-    take(batch, state, *trials[i], outcome);
-    faults += !outcome.fault.empty();
-  });
-  profile_.measure += seconds_now() - begin;
-  if (!fleet_.error().empty()) machine_error_ = fleet_.error();
-  for (const auto& [kind, text] : faults_) observer_.on_message(text);
-  // The next batch would end like this one.
-  if (is_done && faults == queued.size()) task_problem_ = cat("no trial could be measured: ", faults_.begin()->second);
+  {
+    std::lock_guard lock(mutex_);
+    flying_.push_back(std::move(flying));
+    started_.push_back(&flying_.back());
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  }
+  eventfd_write(wake_, 1);
 }
 
 // What is put into the queue. False: the trial has failed already.
-bool FleetRunner::prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTrial& queued) {
-  fill_record(state, batch.generation, trial);
+bool FleetRunner::prepare(i64 generation, const TaskState& state, Trial& trial, QueuedTrial& queued) {
+  fill_record(state, generation, trial);
   // Postprocessors of plugins may do now what they did not in the search.
   Result<Trace> trace = trial.is_baseline ? Trace() : full_trace(state.space, trial.candidate);
   std::string problem = trace ? "" : to_string(trace.rejected());
@@ -58,8 +83,6 @@ bool FleetRunner::prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTr
     problem = cat("a trace of ", trial.record.trace.size(), " bytes is too long for the queue");
   if (!problem.empty()) {
     set_result(trial.record, {.status = MeasureStatus::BuildError, .message = problem});
-    store(trial);
-    if (trial.stored) observe(batch, trial);
     return false;
   }
   const Record& record = trial.record;
@@ -74,34 +97,170 @@ bool FleetRunner::prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTr
   return true;
 }
 
-// A server that restarts has broken the database's connection, too.
-DatabaseResult<Record> FleetRunner::stored(i64 record) {
-  constexpr double kSeconds = 15;
-  constexpr std::chrono::milliseconds kPause(500);
-  double begin = seconds_now();
-  for (;;) {
-    DatabaseResult<Record> found = database_.record(record);
-    if (found || waiting_.must_stop() || seconds_now() - begin > kSeconds) return found;
-    std::this_thread::sleep_for(kPause);
+bool FleetRunner::has(Await await) const {
+  return flying_.empty() || std::ranges::any_of(flying_, [&](const Flying& flying) {
+           return await == Await::Batch ? flying.left == 0 : !flying.ended.empty();
+         });
+}
+
+std::vector<Batch> FleetRunner::take_ended(Await await) {
+  std::vector<Batch> taken;
+  std::unique_lock lock(mutex_);
+  if (await != Await::Nothing) changed_.wait(lock, [&] { return has(await); });
+  for (auto at = flying_.begin(); at != flying_.end();) {
+    Flying& flying = *at;
+    const bool is_last = flying.left == 0;
+    auto here = at++;
+    if (flying.ended.empty() || (await == Await::Batch && !is_last)) continue;
+    Batch& part = taken.emplace_back();
+    part.task = flying.batch.task, part.generation = flying.batch.generation, part.is_last = is_last;
+    std::ranges::sort(flying.ended);
+    for (std::size_t trial : std::exchange(flying.ended, {}))
+      part.trials.push_back(std::move(flying.batch.trials[trial]));
+    if (!is_last) continue;
+    part.problem = flying.batch.problem;
+    flying_.erase(here);
+  }
+  return taken;
+}
+
+// ---- on a thread of its own
+
+void FleetRunner::work() {
+  constexpr int kPollMs = 1000;
+  for (bool is_closed = false; !is_closed;) {
+    std::vector<Flying*> started;
+    {
+      std::lock_guard lock(mutex_);
+      started = std::exchange(started_, {});
+      is_closed = is_closed_;
+    }
+    double begin = seconds_now();
+    for (Flying* flying : started) launch(*flying);
+    if (!places_.empty()) collect();
+    if (places_.empty()) {
+      pollfd event{wake_, POLLIN, 0};
+      if (!is_closed) poll(&event, 1, kPollMs);
+    } else {
+      if (!fleet_.wait(waiting_, wake_)) fail(fleet_.error());
+      profile_.measure += seconds_now() - begin;
+    }
+    eventfd_t ignored;
+    eventfd_read(wake_, &ignored);
+  }
+}
+
+// Puts a batch into the queue.
+void FleetRunner::launch(Flying& flying) {
+  show(flying);
+  bool is_good = machine_error_.empty() && !waiting_.must_stop() && store_workload(*flying.state, flying.batch.problem);
+  const std::vector<std::size_t> failed = flying.failed, places = flying.places;
+  std::vector<QueuedTrial> queued = std::move(flying.queued);
+  // Behind the last of its trials the batch may be gone.
+  for (std::size_t i : failed) {
+    Trial& trial = flying.batch.trials[i];
+    if (is_good) {
+      std::lock_guard lock(mutex_);  // it may set machine_error_
+      store(trial);
+    }
+    if (trial.stored) observe(flying.batch, trial);
+    end({&flying, i});
+  }
+  std::optional<i64> first;
+  if (is_good && !places.empty()) first = fleet_.put(std::move(queued), waiting_);
+  if (is_good && !places.empty() && !first) fail(fleet_.error());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (first)
+      places_[*first + static_cast<i64>(i)] = {&flying, places[i]};
+    else
+      end({&flying, places[i]});
+  }
+}
+
+// What the observer is shown: the counts are those of this thread, which knows of results first.
+void FleetRunner::show(const Flying& flying) {
+  std::vector<TaskProgress> before = std::exchange(progress_, flying.progress);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    progress_[i].trials = before[i].trials, progress_[i].failed = before[i].failed;
+    progress_[i].best_seconds = before[i].best_seconds, progress_[i].baseline_seconds = before[i].baseline_seconds;
+  }
+}
+
+void FleetRunner::collect() {
+  if (!machine_error_.empty() || waiting_.must_stop()) return end_all();
+  std::map<i64, TrialOutcome> outcomes;
+  bool is_good = fleet_.collect(waiting_, [&](i64 number, const TrialOutcome& o) { outcomes[number] = o; });
+  take(outcomes);
+  if (!is_good) return fail(fleet_.error());
+  std::lock_guard lock(mutex_);
+  capacity_ = {.machines = static_cast<int>(fleet_.machines()), .trials_per_second = fleet_.trials_per_second()};
+}
+
+void FleetRunner::take(const std::map<i64, TrialOutcome>& outcomes) {
+  std::vector<i64> ids;
+  for (const auto& [number, outcome] : outcomes) {
+    if (outcome.fault.empty()) ids.push_back(outcome.record);
+  }
+  Records records;
+  if (!ids.empty()) {
+    auto found = fleet_.records(ids, waiting_);
+    if (!found) fail(fleet_.error());
+    for (Record& record : found.value_or(std::vector<Record>())) records.emplace(record.id, std::move(record));
+  }
+  for (const auto& [number, outcome] : outcomes) {
+    auto at = places_.find(number);
+    take_one(at->second, outcome, records);
+    end(at->second);
+    places_.erase(at);
   }
 }
 
 // A trial that ended with a fault is not stored: nothing is known of the candidate.
-void FleetRunner::take(const Batch& batch, TaskState& state, Trial& trial, const TrialOutcome& outcome) {
+void FleetRunner::take_one(Place place, const TrialOutcome& outcome, Records& records) {
+  Flying& flying = *place.flying;
   if (!outcome.fault.empty()) {
-    faults_.try_emplace(outcome.fault,
-                        cat(state.task->name, ": ", outcome.fault, " (", outcome.machine, "): ", outcome.message));
+    ++flying.faults;
+    flying.said.try_emplace(outcome.fault, cat(flying.state->task->name, ": ", outcome.fault, " (", outcome.machine,
+                                               "): ", outcome.message));
     return;
   }
-  DatabaseResult<Record> record = stored(outcome.record);
-  if (!record) {
-    machine_error_ = record.error();
+  auto record = records.find(outcome.record);
+  if (record == records.end()) {
+    if (!waiting_.must_stop()) fail(cat("the database has no good record ", outcome.record, ", the result of a trial"));
     return;
   }
-  trial.record = std::move(*record);
+  Trial& trial = flying.batch.trials[place.trial];
+  trial.record = record->second;
   trial.stored = true;
-  note_object(state, trial.record);
-  observe(batch, trial);
+  observe(flying.batch, trial);
+}
+
+void FleetRunner::end(Place place) {
+  Flying& flying = *place.flying;
+  bool is_last = flying.left == 1;
+  if (is_last) {
+    for (const auto& [kind, text] : flying.said) observer_.on_message(text);
+    // The next batch would end like this one.
+    if (!flying.places.empty() && flying.faults == flying.places.size())
+      flying.batch.problem = cat("no trial could be measured: ", flying.said.begin()->second);
+  }
+  std::lock_guard lock(mutex_);
+  flying.ended.push_back(place.trial);
+  --flying.left;
+  changed_.notify_all();
+}
+
+// It was stopped, or there is an error: machines have a moment for what they measure.
+void FleetRunner::end_all() {
+  std::map<i64, TrialOutcome> outcomes;
+  fleet_.withdraw(waiting_, [&](i64 number, const TrialOutcome& outcome) { outcomes[number] = outcome; });
+  take(outcomes);
+  for (const auto& [number, place] : std::exchange(places_, {})) end(place);
+}
+
+void FleetRunner::fail(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (machine_error_.empty()) machine_error_ = why;
 }
 
 }  // namespace tw

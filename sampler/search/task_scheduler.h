@@ -8,7 +8,7 @@ namespace tw {
 struct TaskHistory {
   double weight = 1;
   bool alive = true;
-  bool in_flight = false;    // a batch of it is being measured
+  int in_flight = 0;         // batches of it that are being measured
   std::vector<double> best;  // best seconds after each round so far; 0 = none yet
 };
 

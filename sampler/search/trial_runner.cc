@@ -6,10 +6,10 @@
 namespace tw {
 
 // Not where the space is built: that is another thread, and a database belongs to one.
-bool TrialRunner::store_workload(TaskState& state) {
+bool TrialRunner::store_workload(TaskState& state, std::string& problem) {
   if (state.is_stored) return true;
   DatabaseStatus stored = database_.add_workload(state.workload_key, workload_text(state.task->program.program));
-  if (!stored) task_problem_ = stored.error();
+  if (!stored) problem = stored.error();
   return state.is_stored = static_cast<bool>(stored);
 }
 

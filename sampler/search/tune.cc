@@ -1,14 +1,11 @@
 #include "sampler/search/tune.h"
 
 #include <algorithm>
-#include <future>
 #include <limits>
 #include <map>
 #include <set>
 
-#include "costmodel/accuracy.h"
 #include "costmodel/make_model.h"
-#include "costmodel/transfer_model.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/print.h"
@@ -18,8 +15,10 @@
 #include "sampler/search/batch_search.h"
 #include "sampler/search/expected_gain.h"
 #include "sampler/search/fleet_runner.h"
+#include "sampler/search/flight.h"
 #include "sampler/search/machine_bound.h"
 #include "sampler/search/other_cores.h"
+#include "sampler/search/search_model.h"
 #include "sampler/search/task_scheduler.h"
 #include "sampler/search/transfer_seeds.h"
 #include "sampler/space/parallel_for.h"
@@ -35,67 +34,46 @@ bool leaves_cores(const TuneTask& task) {
 
 class Tuner {
  public:
-  // One of `measurer` and `fleet`, or neither with replay_measurements.
+  // One of `measurer` and `elsewhere`, or neither with replay_measurements.
   Tuner(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
-        Database& database, Measurer* measurer, TunerLink* fleet, TuneObserver& observer, const std::atomic<bool>& stop)
+        Database& database, Measurer* measurer, const MakeRunner& elsewhere, TuneObserver& observer,
+        const std::atomic<bool>& stop)
       : tasks_(tasks),
         library_(library),
         options_(options),
         database_(database),
         measurer_(measurer),
-        fleet_(fleet),
+        is_elsewhere_(static_cast<bool>(elsewhere)),
         observer_(observer),
         stop_(stop),
         begin_(seconds_now()),
-        search_(options) {
+        search_(options),
+        flight_(tasks.size()) {
     int cores = usable_threads();
     // Machines of a fleet measure beside it, whatever cores there are; the candidates are those of a run on one of
     // them.
-    overlapped_ = options.overlaps && (cores > 1 || fleet) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
-    int threads = options.threads > 0     ? options.threads
-                  : overlapped_ && !fleet ? std::min(cores - 1, count_cpus_of_search())
-                                          : cores;
+    overlapped_ =
+        options.overlaps && (cores > 1 || is_elsewhere_) && std::all_of(tasks.begin(), tasks.end(), leaves_cores);
+    int threads = options.threads > 0             ? options.threads
+                  : overlapped_ && !is_elsewhere_ ? std::min(cores - 1, count_cpus_of_search())
+                                                  : cores;
     search_.round_options() = {.threads = threads, .stop = [this] { return must_stop(); }};
     auto must_end = [this] { return stop_ || is_late(); };
     if (measurer_) measurer_->stop_when(must_end);
-    if (fleet)
-      runner_ = std::make_unique<FleetRunner>(options_, *fleet, must_end, database_, observer_, result_.profile);
+    RunnerParts with{options_, std::move(must_end), database_, observer_, result_.profile};
+    if (is_elsewhere_)
+      runner_ = elsewhere(with);
     else
-      runner_ = std::make_unique<BatchRunner>(
-          options_,
-          BatchOptions{.beside_the_search = overlapped_, .threads = threads, .must_stop = std::move(must_end)},
-          database_, measurer_, observer_, result_.profile);
+      runner_ = std::make_unique<BatchRunner>(with, BatchOptions{overlapped_, threads}, measurer_);
   }
 
   TuneResult run() {
     open_tasks();
-    make_cost_model();
-    // Where searching and measuring overlap, the next batch is that of another task if there is one: a task's own
-    // results are all known when it is searched. A task alone is searched without the results of its batch in flight,
-    // however fast anything is: the same seed and the same measurements give the same candidates.
-    OtherCores affinity(overlapped_ && !fleet_);
-    Batch measuring;
-    std::future<void> measured;
+    model_ = make_search_model(options_, search_, observer_);
+    search_.round_options().keep_features = model_.model != nullptr;
+    OtherCores affinity(overlapped_ && !is_elsewhere_);
     // A batch may give fewer trials than it has candidates: then its task goes on after it.
-    while (!finished() || measured.valid()) {
-      if (measured.valid() && (finished() || !overlapped_)) {
-        finish(measured, measuring);
-        if (!finished()) train();
-        continue;
-      }
-      next_ = search();
-      bool is_found = !next_.trials.empty() && !must_stop();
-      if (is_found && overlapped_ && !options_.replay_measurements) runner_->begin_builds(next_, states_[next_.task]);
-      if (measured.valid()) finish(measured, measuring);
-      if (!is_found || must_stop()) continue;  // the last batch of the last task is still to be measured
-      if (has_ended(static_cast<std::size_t>(next_.task))) continue;  // while this batch was searched
-      measuring = std::exchange(next_, {});
-      in_flight_ = history_[measuring.task].in_flight = true;
-      measured = start_beside(overlapped_, [this, &measuring, shown = progress()] {
-        runner_->run(measuring, states_[measuring.task], shown);
-      });
-      if (overlapped_) train();
-    }
+    while (!finished() || !flight_.is_empty()) step();
     close_tasks();
     if (measurer_) measurer_->stop_when({});
     search_.add_stats(result_);
@@ -104,12 +82,45 @@ class Tuner {
     result_.tasks = progress();
     if (options_.keep_model) {
       train();
-      if (model_ready_) result_.model_bytes = model_->save();
+      if (model_.is_ready) result_.model_bytes = model_.model->save();
     }
     return result_;
   }
 
  private:
+  // Searches and starts a batch, or waits for what is in flight. Where searching and measuring overlap, the next batch
+  // is that of another task if there is one: a task's own results are all known when it is searched. A task alone is
+  // searched without the results of its batch in flight, however fast anything is: the same seed and the same
+  // measurements give the same candidates. With a wide plan they do not.
+  void step() {
+    plan_ = options_.overlaps ? plan_flight(runner_->capacity(), flight_.round_seconds()) : FlightPlan();
+    if (plan_.is_wide) take_ended(Await::Nothing);
+    bool has_enough = plan_.is_wide && flight_.trials() > plan_.depth;
+    if (!flight_.is_empty() && (finished() || (!overlapped_ && !plan_.is_wide) || has_enough)) {
+      take_ended(plan_.is_wide ? Await::Some : Await::Batch);
+      if (!finished() && !plan_.is_wide) train();
+      return;
+    }
+    double begin = runner_->now();
+    if (plan_.is_wide && flight_.may_train(begin)) {
+      train();
+      flight_.note_training(begin, runner_->now());
+    }
+    next_ = search();
+    bool is_found = !next_.trials.empty() && !must_stop();
+    if (is_found && overlapped_) runner_->begin_builds(next_, states_[next_.task]);
+    if (!plan_.is_wide || !is_found) take_ended(plan_.is_wide ? Await::Some : Await::Batch);
+    if (!is_found || must_stop()) return;  // the last batch of the last task is still to be measured
+    if (has_ended(static_cast<std::size_t>(next_.task))) return;  // while this batch was searched
+    Batch batch = std::exchange(next_, {});
+    TaskState& state = states_[batch.task];
+    flight_.add(batch);
+    ++history_[batch.task].in_flight;
+    runner_->start(std::move(batch), state, progress());
+    if (overlapped_ && !plan_.is_wide) train();
+    flight_.note_round(runner_->now() - begin);
+  }
+
   // ---- begin and end
 
   // Spaces are built when their tasks are searched for the first time.
@@ -167,42 +178,8 @@ class Tuner {
     if (must_stop()) return false;
     if (!state.progress.problem.empty()) return give_up(task, state.progress.problem), false;
     learned_ += static_cast<i64>(state.sample.size());
-    if (trained_on_ == 0) train(!is_model_loaded_ && state.sample.size() <= kFullFit ? Effort::Full : Effort::Round);
+    if (trained_on_ == 0) train(!model_.is_loaded && state.sample.size() <= kFullFit ? Effort::Full : Effort::Round);
     return true;
-  }
-
-  void make_cost_model() {
-    MadeModel global = global_model();
-    // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
-    std::string name = global.model && options_.cost_model == "auto" ? "tree" : options_.cost_model;
-    MadeModel made =
-        make_model(name, model_columns(name), options_.seed,
-                   {.objective = global.model ? Objective::Rank : options_.objective, .models = search_.models()});
-    for (const std::string& note : {made.note, global.note}) {
-      if (!note.empty()) observer_.on_message(note);
-    }
-    model_ = std::move(made.model);
-    if (model_ && global.model) {
-      model_ = std::make_unique<TransferModel>(std::move(global.model), std::move(model_));
-      model_ready_ = true;
-    }
-    if (model_ && !options_.model_bytes.empty()) {
-      if (Status loaded = model_->load(options_.model_bytes); loaded)
-        model_ready_ = is_model_loaded_ = true;
-      else
-        observer_.on_message(cat("cost model: ", to_string(loaded.rejected()), "; it begins anew"));
-    }
-    search_.round_options().keep_features = model_ != nullptr;
-  }
-
-  // Null where none is given, or it is not used; with a note where it cannot be.
-  MadeModel global_model() const {
-    bool is_used = !options_.global_model.empty() && options_.model_bytes.empty() && search_.has_transfer() &&
-                   learns(options_.cost_model) && feature_kind_of(options_.cost_model) == FeatureKind::Stores;
-    if (!is_used) return {};
-    MadeModel made = open_model(options_.global_model, feature_columns());
-    if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
-    return made;
   }
 
   bool is_late() const { return options_.seconds > 0 && seconds_now() - begin_ >= options_.seconds; }
@@ -228,7 +205,9 @@ class Tuner {
     close(i);
   }
 
+  // Its results in flight still need its space.
   void close(std::size_t i) {
+    if (flight_.batches(static_cast<int>(i)) > 0) return;
     if (next_.builds && next_.task == static_cast<int>(i)) next_.builds->end();  // they are made of its space
     close_space(states_[i]);
     ended_.push_back(i);
@@ -237,7 +216,7 @@ class Tuner {
   // Trials that all tasks together may still have; those in flight count where `in_flight` says so.
   i64 trials_left(bool with_flight) const {
     if (options_.total_trials == 0) return std::numeric_limits<i64>::max();
-    i64 made = with_flight && in_flight_ ? measuring_ : 0;
+    i64 made = with_flight ? flight_.trials() : 0;
     for (const TaskState& state : states_) made += state.progress.trials;
     return std::max<i64>(0, options_.total_trials - made);
   }
@@ -257,7 +236,7 @@ class Tuner {
   // Peaks that were measured on a busy machine are too low: what seems to be at the bound is compared with one measured
   // now.
   bool is_at_bound(std::size_t i) {
-    if (options_.replay_measurements || (fleet_ && !options_.bound)) return false;
+    if (options_.replay_measurements || (is_elsewhere_ && !options_.bound)) return false;
     TaskProgress& progress = states_[i].progress;
     auto measure = [&] {
       Bound now = options_.bound ? options_.bound(tasks_[i]) : machine_.of(tasks_[i]);
@@ -312,9 +291,15 @@ class Tuner {
     Rng rng(options_.seed, static_cast<u64>(chosen), static_cast<u64>(state.rounds));
     Batch batch{chosen, state.rounds, {}};
     if (trials_left(true) == 0) return {};  // but some of those in flight may be none
-    i64 left = std::min(state.progress.wanted - state.progress.trials - in_flight(chosen), trials_left(true));
-    std::string problem = search_.find(state, state.progress.trials + in_flight(chosen), left, tasks_.size(),
-                                       model_ready_ ? model_.get() : nullptr, batch, rng);
+    i64 left = std::min(state.progress.wanted - state.progress.trials - flight_.trials(chosen), trials_left(true));
+    std::vector<Candidate> in_flight = plan_.is_wide ? flight_.candidates(chosen) : std::vector<Candidate>();
+    std::string problem = search_.find(state,
+                                       {.known = state.progress.trials + flight_.trials(chosen),
+                                        .left = left,
+                                        .least = plan_.batch,
+                                        .tasks = tasks_.size(),
+                                        .in_flight = in_flight},
+                                       model_.is_ready ? model_.model.get() : nullptr, batch, rng);
     if (!problem.empty()) return give_up(chosen, problem), Batch();
     if (std::string faults = state.space.post_faults->take(); !faults.empty()) observer_.on_message(faults);
     ++state.rounds;
@@ -323,20 +308,18 @@ class Tuner {
     if (must_stop()) return {};
     if (batch.trials.empty()) {
       if (left <= 0) {
-        if (in_flight(chosen) == 0)
+        if (flight_.trials(chosen) == 0)
           end_task(chosen, Ended::Trials);
         else
           history_[chosen].alive = false;
-      } else if (in_flight(chosen) == 0) {
+      } else if (flight_.trials(chosen) == 0) {
         observer_.on_message(cat(tasks_[chosen].name, ": the space holds no further candidate"));
         end_task(chosen, Ended::Space);
       }
       return batch;
     }
-    if (state.progress.wanted - state.progress.trials - in_flight(chosen) <= static_cast<i64>(batch.trials.size()))
+    if (state.progress.wanted - state.progress.trials - flight_.trials(chosen) <= static_cast<i64>(batch.trials.size()))
       history_[chosen].alive = false;
-    measuring_task_ = chosen;
-    measuring_ = static_cast<i64>(batch.trials.size());
     for (const Trial& trial : batch.trials) state.measured.insert(trial.candidate.program);
     return batch;
   }
@@ -353,15 +336,18 @@ class Tuner {
     }
   }
 
-  i64 in_flight(int task) const { return measuring_task_ == task && in_flight_ ? measuring_ : 0; }
-
   // ---- after a batch
 
-  void finish(std::future<void>& measured, Batch& batch) {
+  void take_ended(Await await) {
     double begin = seconds_now();
-    measured.get();
+    std::vector<Batch> ended = runner_->take_ended(await);
     result_.profile.waiting += seconds_now() - begin;
-    in_flight_ = history_[batch.task].in_flight = false;
+    for (Batch& batch : ended) note(batch);
+  }
+
+  void note(Batch& batch) {
+    flight_.remove(batch);
+    history_[batch.task].in_flight -= batch.is_last;
     TaskState& state = states_[batch.task];
     for (Trial& trial : batch.trials) {
       if (!trial.stored) continue;
@@ -387,13 +373,18 @@ class Tuner {
       if (!trial.is_baseline) learned_ += note_candidate(state, std::move(trial.candidate), seconds);
     }
     for (const Record& record : runner_->take_others()) learned_ += note_record(state, record);
-    history_[batch.task].best.push_back(state.progress.best_seconds);
-    if (std::string problem = runner_->take_task_problem(); !problem.empty()) give_up(batch.task, problem);
     if (!runner_->machine_error().empty()) result_.error = runner_->machine_error();
-    if (state.progress.problem.empty()) history_[batch.task].alive = true;
-    end_if_enough(static_cast<std::size_t>(batch.task));
-    close_ended();
-    batch = {};
+    if (!batch.is_last) return;
+    auto task = static_cast<std::size_t>(batch.task);
+    history_[task].best.push_back(state.progress.best_seconds);
+    if (has_ended(task)) {  // with this batch in flight
+      if (flight_.batches(batch.task) == 0) close(task);
+    } else {
+      if (!batch.problem.empty()) give_up(task, batch.problem);
+      if (state.progress.problem.empty()) history_[task].alive = true;
+      end_if_enough(task);
+    }
+    if (flight_.is_empty()) close_ended();
   }
 
   // The same number of candidates of every task, oldest first.
@@ -411,7 +402,7 @@ class Tuner {
   }
 
   void train(Effort effort = Effort::Round) {
-    if (!model_ || learned_ < BatchSearch::kEnoughToLearn || learned_ == trained_on_) return;
+    if (!model_.model || learned_ < BatchSearch::kEnoughToLearn || learned_ == trained_on_) return;
     // A few percent of new candidates change little.
     i64 candidates = 0;
     for (const TaskState& state : states_) candidates += static_cast<i64>(state.sample.size());
@@ -419,9 +410,9 @@ class Tuner {
     double begin = seconds_now();
     Dataset data = dataset();
     result_.most_learned = std::max(result_.most_learned, static_cast<i64>(data.size()));
-    TrainReport report = model_->update(data, effort);
+    TrainReport report = model_.model->update(data, effort);
     if (!report.problem.empty()) observer_.on_message(cat("cost model: ", report.problem));
-    model_ready_ = report.problem.empty() || model_ready_;
+    model_.is_ready = report.problem.empty() || model_.is_ready;
     trained_on_ = learned_;
     result_.profile.training += seconds_now() - begin;
   }
@@ -435,7 +426,7 @@ class Tuner {
   const TuneOptions& options_;
   Database& database_;
   Measurer* measurer_;
-  TunerLink* fleet_;
+  bool is_elsewhere_;  // that kernels are measured
   TuneObserver& observer_;
   const std::atomic<bool>& stop_;
   double begin_;
@@ -447,14 +438,11 @@ class Tuner {
   MachineBound machine_;
   TuneResult result_;
 
-  std::unique_ptr<CostModel> model_;
-  bool model_ready_ = false;
-  bool is_model_loaded_ = false;      // it was trained by an earlier run
+  SearchModel model_;
   i64 learned_ = 0, trained_on_ = 0;  // measured candidates so far, and when the model was trained last
 
-  int measuring_task_ = -1;
-  bool in_flight_ = false;
-  i64 measuring_ = 0;               // trials of the batch in flight
+  Flight flight_;
+  FlightPlan plan_;
   Batch next_;                      // searched, and being compiled, while another one is measured
   std::vector<int> last_searched_;  // tasks, the latest last
   std::vector<std::size_t> ended_;  // that the worker still has, maybe
@@ -482,14 +470,21 @@ TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& librar
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop) {
   TW_CHECK(measurer || options.replay_measurements, "tune without a measurer");
   std::optional<TuneResult> refused = refused_search(options);
-  return refused ? *refused : Tuner(tasks, library, options, database, measurer, nullptr, observer, stop).run();
+  return refused ? *refused : Tuner(tasks, library, options, database, measurer, {}, observer, stop).run();
+}
+
+TuneResult tune_with(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
+                     Database& database, const MakeRunner& make, TuneObserver& observer,
+                     const std::atomic<bool>& stop) {
+  std::optional<TuneResult> refused = refused_search(options);
+  return refused ? *refused : Tuner(tasks, library, options, database, nullptr, make, observer, stop).run();
 }
 
 TuneResult tune_on_fleet(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                          Database& database, TunerLink& fleet, TuneObserver& observer, const std::atomic<bool>& stop) {
   TW_CHECK(!options.replay_measurements, "a fleet measures");
-  std::optional<TuneResult> refused = refused_search(options);
-  return refused ? *refused : Tuner(tasks, library, options, database, nullptr, &fleet, observer, stop).run();
+  auto make = [&](const RunnerParts& with) { return std::make_unique<FleetRunner>(with, fleet); };
+  return tune_with(tasks, library, options, database, make, observer, stop);
 }
 
 }  // namespace tw

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <set>
-#include <tuple>
 
+#include "sampler/strategies/evolutionary.h"
 #include "sampler/strategies/proposer.h"
 
 namespace tw {
@@ -41,39 +40,69 @@ std::vector<double> standard_scores(const std::vector<Candidate>& candidates) {
   return scores;
 }
 
-// Values of decisions that chosen candidates have.
+// The values of decisions, as numbers that count from 0.
+class DecisionValues {
+ public:
+  // Of a candidate; a sketch without decisions counts as one.
+  std::vector<std::size_t> of(const Candidate& candidate) {
+    std::vector<std::size_t> numbers;
+    for (std::size_t sample = 0; sample < std::max<std::size_t>(1, candidate.decisions.size()); ++sample) {
+      std::vector<i64> key = {candidate.sketch, static_cast<i64>(sample)};
+      if (sample < candidate.decisions.size()) {
+        const Decision& decision = candidate.decisions[sample];
+        key.insert(key.end(), decision.values, decision.values + decision.count);
+      }
+      numbers.push_back(numbers_.emplace(std::move(key), numbers_.size()).first->second);
+    }
+    return numbers;
+  }
+  std::size_t size() const { return numbers_.size(); }
+
+ private:
+  std::map<std::vector<i64>, std::size_t> numbers_;
+};
+
+// Which values chosen candidates have.
 class Covered {
  public:
-  // The part of a candidate's decisions that is new; of a sketch without decisions, whether the sketch is.
-  double new_part(const Candidate& candidate) const {
-    std::size_t samples = candidate.decisions.size(), fresh = 0;
-    if (samples == 0) return values_.contains(key_of(candidate, 0)) ? 0 : 1;
-    for (std::size_t sample = 0; sample < samples; ++sample) fresh += !values_.contains(key_of(candidate, sample));
-    return static_cast<double>(fresh) / static_cast<double>(samples);
+  explicit Covered(std::size_t values) : is_covered_(values) {}
+  // The part of a candidate's values that is new.
+  double new_part(const std::vector<std::size_t>& values) const {
+    auto fresh = std::ranges::count_if(values, [&](std::size_t value) { return !is_covered_[value]; });
+    return static_cast<double>(fresh) / static_cast<double>(values.size());
   }
-  void add(const Candidate& candidate) {
-    for (std::size_t sample = 0; sample < std::max<std::size_t>(1, candidate.decisions.size()); ++sample)
-      values_.insert(key_of(candidate, sample));
+  void add(const std::vector<std::size_t>& values) {
+    for (std::size_t value : values) is_covered_[value] = true;
   }
 
  private:
-  using Key = std::tuple<int, std::size_t, std::vector<i64>>;
-  static Key key_of(const Candidate& candidate, std::size_t sample) {
-    std::vector<i64> values;
-    if (sample < candidate.decisions.size()) {
-      const Decision& decision = candidate.decisions[sample];
-      values.assign(decision.values, decision.values + decision.count);
+  std::vector<bool> is_covered_;
+};
+
+// How far candidates lie from the nearest one that was chosen: the part of their values that differ from its own.
+class Distances {
+ public:
+  explicit Distances(std::size_t candidates) : nearest_(candidates, 1) {}
+  double of(std::size_t candidate) const { return nearest_[candidate]; }
+  void add(const std::vector<std::size_t>& chosen, const std::vector<std::vector<std::size_t>>& candidates) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      // Values of another sketch are other numbers, and a sketch has always as many.
+      const std::size_t count = std::min(candidates[i].size(), chosen.size());
+      std::size_t differ = candidates[i].size();
+      for (std::size_t k = 0; k < count; ++k) differ -= chosen[k] == candidates[i][k];
+      nearest_[i] = std::min(nearest_[i], static_cast<double>(differ) / static_cast<double>(candidates[i].size()));
     }
-    return {candidate.sketch, sample, std::move(values)};
   }
-  std::set<Key> values_;
+
+ private:
+  std::vector<double> nearest_;
 };
 
 // Moves a diverse choice of the first `among` to the front.
-void put_diverse_first(std::vector<Candidate>& pool, std::size_t among, std::size_t count, double alpha) {
+void put_diverse_first(std::vector<Candidate>& pool, std::size_t among, std::size_t count, const Diversity& wanted) {
   std::vector<Candidate> front(pool.begin(), pool.begin() + static_cast<std::ptrdiff_t>(among)), ordered;
   std::vector<bool> is_chosen(among);
-  for (std::size_t chosen : diverse_order(front, count, alpha)) {
+  for (std::size_t chosen : diverse_order(front, count, wanted)) {
     ordered.push_back(front[chosen]);
     is_chosen[chosen] = true;
   }
@@ -85,32 +114,49 @@ void put_diverse_first(std::vector<Candidate>& pool, std::size_t among, std::siz
 
 }  // namespace
 
-std::vector<std::size_t> diverse_order(const std::vector<Candidate>& candidates, std::size_t count, double alpha) {
+std::vector<std::size_t> diverse_order(const std::vector<Candidate>& candidates, std::size_t count,
+                                       const Diversity& wanted) {
   std::vector<double> scores = standard_scores(candidates);
   std::vector<bool> is_chosen(candidates.size());
   std::vector<std::size_t> order;
-  Covered covered;
+  DecisionValues numbers;
+  std::vector<std::vector<std::size_t>> values, in_flight;
+  for (const Candidate& candidate : candidates) values.push_back(numbers.of(candidate));
+  for (const Candidate& candidate : wanted.in_flight) in_flight.push_back(numbers.of(candidate));
+  Covered covered(numbers.size());
+  Distances distances(candidates.size());
+  for (const std::vector<std::size_t>& one : in_flight) distances.add(one, values);
   while (order.size() < std::min(count, candidates.size())) {
     std::size_t best = candidates.size();
     double most = 0;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (is_chosen[i]) continue;
-      double gain = scores[i] + alpha * covered.new_part(candidates[i]);
+      double gain = scores[i] + wanted.alpha * covered.new_part(values[i]) + wanted.spread * distances.of(i);
       if (best == candidates.size() || gain > most) best = i, most = gain;
     }
     is_chosen[best] = true;
-    covered.add(candidates[best]);
+    covered.add(values[best]);
+    if (wanted.spread > 0) distances.add(values[best], values);
     order.push_back(best);
   }
   return order;
 }
 
+double spread_of(std::size_t together) {
+  constexpr double kOfADoubling = 0.5;
+  return kOfADoubling * std::max(0.0, std::log2(static_cast<double>(together) / kFullBatch));
+}
+
 std::vector<Candidate> select_batch(std::vector<Candidate> pool, const Round& round, const SelectionOptions& options) {
   sort_by_score(pool);
   int random = static_cast<int>(round.count * options.epsilon + 0.5), best = round.count - random;
-  int front = options.is_diverse ? static_cast<int>(std::ceil(best * options.lambda)) : best;
+  Diversity wanted{.alpha = options.is_diverse ? options.alpha : 0,
+                   .spread = spread_of(round.together),
+                   .in_flight = round.in_flight};
+  bool is_diverse = options.is_diverse || wanted.spread > 0;
+  int front = is_diverse ? static_cast<int>(std::ceil(best * options.lambda)) : best;
   share_places(pool, round.elites, front, std::max(1, static_cast<int>(front * options.unproven_share)));
-  if (options.is_diverse) put_diverse_first(pool, std::min<std::size_t>(pool.size(), front), best, options.alpha);
+  if (is_diverse) put_diverse_first(pool, std::min<std::size_t>(pool.size(), front), best, wanted);
   std::vector<Candidate> batch(pool.begin(), pool.begin() + std::min<std::ptrdiff_t>(std::ssize(pool), best));
   Rng picks = round.rng.fork(0x65707369);
   for (std::size_t i = batch.size(); i < pool.size() && static_cast<int>(batch.size()) < round.count; ++i) {

@@ -47,6 +47,10 @@ struct Round {
   KnownCandidates& known;  // collects what was built for this task
   SearchStats& stats;
   const RoundOptions& options;
+  // Where many machines measure: how many candidates are measured without each other's results, and those of them that
+  // are in flight already. The batch should not be more of the same.
+  std::size_t together = 0;
+  std::span<const Candidate> in_flight = {};
 };
 
 class Strategy {

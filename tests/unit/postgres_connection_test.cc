@@ -141,6 +141,35 @@ TEST_F(PostgresConnectionTest, ALostConnectionIsSaidAndReconnectListensAgain) {
   EXPECT_EQ(connection.wait(60s)->size(), 1u);
 }
 
+// What is run again is prepared, and gives the same: with other values, in another session, where tables have changed.
+TEST_F(PostgresConnectionTest, AStatementThatIsRunAgainIsPrepared) {
+  PostgresConnection connection = open(), other = open();
+  ASSERT_TRUE(connection.script("CREATE TABLE public.t (id bigint); INSERT INTO public.t VALUES (1), (2)"));
+  const std::string sql = "SELECT * FROM public.t WHERE id = $1";
+  auto prepared = [&] {
+    auto rows = connection.run_script("SELECT count(*) FROM pg_prepared_statements WHERE from_sql = false");
+    EXPECT_TRUE(rows) << rows.error();
+    return (*rows)[0].integer(0);
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (i64 value : {1, 2, 1, 7}) {
+      auto rows = connection.run(sql, {value});
+      ASSERT_TRUE(rows) << rows.error();
+      ASSERT_EQ(rows->size(), value == 7 ? 0 : 1);
+      if (value != 7) EXPECT_EQ((*rows)[0].integer(0), value);
+    }
+    EXPECT_EQ(prepared(), 1);
+    ASSERT_TRUE(connection.reconnect());
+    EXPECT_EQ(prepared(), 0);
+  }
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(connection.run(sql, {i64{1}}));
+  ASSERT_TRUE(other.script("ALTER TABLE public.t ADD COLUMN more text DEFAULT 'x'"));
+  connection.run(sql, {i64{1}}).operator bool();  // the server may refuse the plan once
+  auto rows = connection.run(sql, {i64{1}});
+  ASSERT_TRUE(rows) << rows.error();
+  EXPECT_EQ((*rows)[0].text(1), "x");
+}
+
 TEST_F(PostgresConnectionTest, EveryRefusalIsOneSentence) {
   server_->sql(database_, cat("CREATE ROLE ", database_, "_keyed LOGIN PASSWORD 'right-one'"));
   const std::string keyed = server_->loopback_address(database_, database_ + "_keyed");

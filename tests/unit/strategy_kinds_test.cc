@@ -374,6 +374,75 @@ TEST_F(Selecting, AlphaWeighsCoverageAgainstScore) {
   EXPECT_EQ(before, 16u);
 }
 
+// A crowd of neighbours of the best, which differ from it in one decision of eight, with scores close to its own, and
+// draws from all over the space with scores a little below. Of them a batch is chosen.
+class Crowd : public testing::Test {
+ protected:
+  static constexpr int kDecisions = 8, kValues = 16;
+  static std::vector<Candidate> pool(int neighbours, int others) {
+    Rng rng(5);
+    std::vector<Candidate> all;
+    auto add = [&](double mean, const std::function<i64(int)>& value) {
+      Candidate candidate{.score = static_cast<float>(mean + 0.3 * rng.normal())};
+      for (int i = 0; i < kDecisions; ++i) candidate.decisions.push_back(Decision::of(value(i)));
+      candidate.program.low = all.size() + 1;
+      all.push_back(std::move(candidate));
+    };
+    for (int i = 0; i < neighbours; ++i)
+      add(1, [&](int sample) { return sample == i % kDecisions ? rng.below(kValues) : 0; });
+    for (int i = 0; i < others; ++i) add(0, [&](int) { return rng.below(kValues); });
+    return all;
+  }
+  static int differ(const Candidate& a, const Candidate& b) {
+    int count = 0;
+    for (std::size_t i = 0; i < a.decisions.size(); ++i) count += !(a.decisions[i] == b.decisions[i]);
+    return count;
+  }
+  // How many of a batch have a neighbour in it, or in flight: one that differs in two decisions at most.
+  static double crowded(const std::vector<Candidate>& batch, std::span<const Candidate> in_flight) {
+    auto is_near = [](const Candidate& a, const Candidate& b) { return &a != &b && differ(a, b) <= 2; };
+    auto count = std::ranges::count_if(batch, [&](const Candidate& one) {
+      auto is_neighbour = [&](const Candidate& other) { return is_near(one, other); };
+      return std::ranges::any_of(batch, is_neighbour) || std::ranges::any_of(in_flight, is_neighbour);
+    });
+    return static_cast<double>(count) / static_cast<double>(batch.size());
+  }
+  static std::vector<Candidate> select(int count, std::size_t together, std::span<const Candidate> in_flight = {}) {
+    CandidateSpace none;
+    KnownCandidates known;
+    SearchStats stats;
+    RoundOptions how;
+    Rng rng(3);
+    Round round{none, {}, {}, {}, nullptr, {}, count, rng, known, stats, how};
+    round.together = together, round.in_flight = in_flight;
+    return select_batch(pool(400, 1600), round, {.epsilon = 0, .unproven_share = 1});
+  }
+};
+
+TEST_F(Crowd, ManyMachinesDoNotMeasureNeighbours) {
+  std::vector<double> shares;
+  for (std::size_t together : {0, 32, 64, 128, 256, 512}) shares.push_back(crowded(select(64, together), {}));
+  EXPECT_EQ(shares[1], shares[0]) << "a usual batch is what it was";
+  EXPECT_GT(shares[0], 0.9) << "else there is no crowd";
+  for (std::size_t i = 2; i < shares.size(); ++i) EXPECT_LE(shares[i], shares[i - 1]) << i;
+  EXPECT_LT(shares.back(), 0.4);
+}
+
+TEST_F(Crowd, WhatIsInFlightIsKeptAwayFrom) {
+  std::vector<Candidate> in_flight = pool(64, 0);
+  double alone = crowded(select(64, 256), in_flight), beside = crowded(select(64, 256, in_flight), in_flight);
+  EXPECT_LT(beside, alone / 2);
+}
+
+// The best is measured in any case.
+TEST_F(Crowd, TheBestIsInEveryBatch) {
+  for (std::size_t together : {0, 64, 512}) {
+    std::vector<Candidate> all = pool(400, 1600), batch = select(64, together);
+    auto best = std::ranges::max_element(all, {}, &Candidate::score);
+    EXPECT_TRUE(std::ranges::any_of(batch, [&](const Candidate& c) { return c.program == best->program; })) << together;
+  }
+}
+
 TEST_F(Selecting, SomeAreRandomWithEpsilon) {
   std::vector<Candidate> batch = select(16, {.is_diverse = true, .epsilon = 0.5, .unproven_share = 1, .lambda = 1});
   ASSERT_EQ(batch.size(), 16u);

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/fleet/lasting_queue.h"
@@ -562,6 +564,153 @@ TEST(TrialQueueServer, OutlivesTheServer) {
   call(std::type_identity<std::vector<i64>>(), [&](TrialQueue& q) { return q.put(tuner, trials(2)); });
   EXPECT_EQ(call(std::type_identity<std::vector<LeasedTrial>>(), lease).size(), 1u);
   EXPECT_EQ(call(std::type_identity<std::vector<LeasedTrial>>(), lease).size(), 0u);
+}
+
+// ---- fairness
+
+// Trials of tuners who want the same machines. A trial's seed says whose it is.
+class Fairness : public TrialQueueTest {
+ protected:
+  struct Customer {
+    i64 id;
+    double cost;
+    i64 put = 0;
+    double served = 0;  // seconds of machines
+  };
+  void put(TrialQueue& queue, Customer& customer, int count) {
+    std::vector<QueuedTrial> batch;
+    for (int i = 0; i < count; ++i) {
+      batch.push_back(trial(static_cast<int>(1000000 * customer.id + customer.put++)));
+      batch.back().seed = static_cast<u64>(customer.id);
+    }
+    good(queue.put(customer.id, batch, customer.cost));
+  }
+  void serve(TrialQueue& queue, i64 machine, std::vector<Customer>& customers, int leases, int most = 3) {
+    for (int i = 0; i < leases; ++i) {
+      for (const Customer& customer : customers) good(queue.beat_tuner(customer.id));
+      for (const LeasedTrial& leased : lease(queue, machine, most)) {
+        auto whose = std::ranges::find(customers, static_cast<i64>(leased.trial.seed), &Customer::id);
+        whose->served += whose->cost;
+        good(queue.finish(machine, leased, record_of(leased)));
+      }
+    }
+  }
+};
+
+TEST_F(Fairness, TunersGetTheSameShareHoweverMuchTheyPutIn) {
+  TrialQueue queue = this->queue();
+  i64 machine = this->machine(queue);
+  std::vector<Customer> customers = {{tuner(queue), 1}, {tuner(queue), 1}};
+  put(queue, customers[0], 400);
+  serve(queue, machine, customers, 20);
+  EXPECT_EQ(customers[0].served, 60) << "alone it has all of them";
+  customers[0].served = 0;
+  put(queue, customers[1], 60);
+  serve(queue, machine, customers, 30);
+  EXPECT_NEAR(customers[0].served, 45, 3);
+  EXPECT_NEAR(customers[1].served, 45, 3);
+}
+
+TEST_F(Fairness, TheShareIsOneOfTime) {
+  TrialQueue queue = this->queue();
+  i64 machine = this->machine(queue);
+  std::vector<Customer> customers = {{tuner(queue), 4}, {tuner(queue), 0.5}};
+  put(queue, customers[0], 60);
+  put(queue, customers[1], 300);
+  serve(queue, machine, customers, 60);
+  EXPECT_NEAR(customers[0].served, customers[1].served, 8);
+}
+
+// Whoever comes later, puts in less or in pieces: none of those who wait is ever far behind another.
+TEST_F(Fairness, NobodyWhoWaitsFallsBehind) {
+  for (u64 seed = 1; seed <= 3; ++seed) {
+    SetUp();  // an empty queue
+    Rng rng(seed);
+    TrialQueue queue = this->queue();
+    i64 machine = this->machine(queue);
+    std::vector<Customer> customers;
+    for (int i = 0; i < 3; ++i) customers.push_back({tuner(queue), 0.5 + static_cast<double>(rng.below(4))});
+    for (int step = 0; step < 15; ++step) {
+      // They always have something in the queue, one of them much.
+      for (Customer& customer : customers) put(queue, customer, static_cast<int>(step == 0 ? 60 : 8 + rng.below(8)));
+      if (step % 5 == 0) put(queue, customers[0], 60);
+      serve(queue, machine, customers, 2);
+    }
+    auto [least, most] = std::ranges::minmax(customers, {}, &Customer::served);
+    // A trial of each, and a lease.
+    EXPECT_LE(most.served - least.served, 2 * 3.5 + 3 * 3.5) << seed;
+  }
+}
+
+// ---- what a tuner is told
+
+// Only the first result that it has not taken wakes a tuner, and that one always does.
+TEST_F(TrialQueueTest, TheFirstResultWakesTheTuner) {
+  TrialQueue tuner_queue = this->queue(), machine_queue = this->queue();
+  i64 tuner = this->tuner(tuner_queue), machine = this->machine(machine_queue);
+  auto is_woken = [&] {
+    constexpr std::chrono::milliseconds kMost(300);
+    double begin = seconds_now();
+    good(tuner_queue.wait(kMost));
+    return seconds_now() - begin < 0.9 * std::chrono::duration<double>(kMost).count();
+  };
+  good(tuner_queue.put(tuner, trials(3)));
+  std::vector<LeasedTrial> leased = lease(machine_queue, machine);
+  good(machine_queue.finish(machine, leased[0], record_of(leased[0])));
+  EXPECT_TRUE(is_woken());
+  good(machine_queue.finish(machine, leased[1], record_of(leased[1])));
+  EXPECT_FALSE(is_woken());
+  std::vector<i64> ids;
+  for (const TrialOutcome& outcome : good(tuner_queue.outcomes(tuner))) ids.push_back(outcome.trial);
+  EXPECT_EQ(ids.size(), 2u);
+  good(tuner_queue.remove_ended(tuner, ids));
+  EXPECT_TRUE(good(tuner_queue.outcomes(tuner)).empty());
+  good(machine_queue.finish(machine, leased[2], record_of(leased[2])));
+  EXPECT_TRUE(is_woken());
+}
+
+TEST_F(TrialQueueTest, ATrialThatIsNotDoneIsNotRemovedAsEnded) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue);
+  std::vector<i64> ids = good(queue.put(tuner, trials(2)));
+  good(queue.remove_ended(tuner, ids));
+  EXPECT_EQ(good(queue.count(tuner, ids)), 2);
+}
+
+TEST_F(TrialQueueTest, AShareCountsMachinesOfTheKindAndTunersThatHaveTrials) {
+  TrialQueue queue = this->queue();
+  i64 first = tuner(queue, kCpu), second = tuner(queue, kCpu);
+  for (int i = 0; i < 3; ++i) machine(queue);
+  good(queue.add_machine({.name = "other", .host = kOtherCpu.host, .version = "0", .targets = kCpu.target}));
+  i64 gone = machine(queue), silent = machine(queue);
+  good(queue.leave(gone));
+  sql(cat("update tracewright_fleet.machines set heartbeat = heartbeat - interval '30 seconds' where id = ", silent));
+  FleetShare share = good(queue.share(first));
+  EXPECT_EQ(share.machines, 3);
+  EXPECT_EQ(share.tuners, 1) << "the other one has nothing to measure";
+  EXPECT_EQ(share.busy, 0);
+  good(queue.put(first, {trial(0)}));
+  good(queue.put(second, {trial(1)}));
+  lease(queue, 1);
+  share = good(queue.share(first));
+  EXPECT_EQ(share.tuners, 2);
+  EXPECT_EQ(share.busy, 1);
+}
+
+TEST_F(TrialQueueTest, RecordsAreReadByTheirIds) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  good(queue.put(tuner, trials(3)));
+  std::vector<i64> ids;
+  for (const LeasedTrial& leased : lease(queue, machine))
+    ids.push_back(good(queue.finish(machine, leased, record_of(leased))).record);
+  ASSERT_EQ(ids.size(), 3u);
+  std::vector<Record> found = good(queue.records({ids[0], ids[2], 999}));
+  ASSERT_EQ(found.size(), 2u);
+  std::vector<Record> all = records();
+  for (const Record& record : found) EXPECT_TRUE(std::ranges::count(all, record)) << record.id;
+  sql(cat("update tracewright.records set seconds_ps = 1 where id = ", ids[0]));
+  EXPECT_EQ(good(queue.records({ids[0], ids[2]})).size(), 1u) << "a damaged one is left out";
 }
 
 }  // namespace

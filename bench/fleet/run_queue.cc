@@ -1,0 +1,82 @@
+#include <cstdio>
+
+#include "bench/fleet/fleet_bench.h"
+#include "bench/fleet/fleet_processes.h"
+#include "dsl/base/clock.h"
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+#include "runtime/fleet/tuner_link.h"
+
+namespace tw::bench {
+namespace {
+
+constexpr const char* kTarget = "simulated";
+
+QueuedTrial trial(i64 number, int tuner, int trace_bytes) {
+  QueuedTrial made{.workload = to_hex(hash_bytes("workload")), .target = kTarget, .task = "task"};
+  made.program = to_hex(hash_bytes(cat(tuner, " ", number)));
+  made.seed = static_cast<u64>(tuner);
+  Rng rng(static_cast<u64>(number), static_cast<u64>(tuner));
+  while (static_cast<int>(made.trace.size()) < trace_bytes)
+    made.trace += cat("  v", rng.below(100000), " = sample()\n");
+  return made;
+}
+
+// Puts batches in and takes their outcomes until `stop`.
+void tune_without_search(const QueueLoad& load, const std::string& address, int tuner, const std::atomic<bool>& stop,
+                         std::atomic<i64>& ended) {
+  auto link = TunerLink::open(address, cat("tuner ", tuner));
+  if (!link) return void(std::fprintf(stderr, "%s\n", link.error().c_str()));
+  Waiting waiting{.must_stop = [&] { return stop.load(); }, .say = [](const std::string&) {}};
+  if (!(*link)->machine_for(kTarget, waiting)) return;
+  i64 next = 0;
+  while (!stop) {
+    std::vector<QueuedTrial> batch;
+    for (int i = 0; i < load.batch; ++i) batch.push_back(trial(next++, tuner, load.trace_bytes));
+    (*link)->measure(batch, waiting, [&](std::size_t, const TrialOutcome&) { ++ended; });
+  }
+  if (!(*link)->error().empty()) std::fprintf(stderr, "%s\n", (*link)->error().c_str());
+}
+
+}  // namespace
+
+int run_queue(const QueueLoad& load) {
+  std::unique_ptr<FleetServer> server = FleetServer::start(load.machines + load.machines / 64 + 3 * load.tuners + 20);
+  if (!server) return 3;
+  FleetProcess machines(
+      {.address = server->address(), .machines = load.machines, .seconds = 0, .failed = 0.02, .most = load.most});
+  std::atomic<bool> stop = false;
+  std::atomic<i64> ended = 0;
+  std::vector<std::thread> tuners;
+  for (int i = 0; i < load.tuners; ++i)
+    tuners.emplace_back([&, i] { tune_without_search(load, server->address(), i, stop, ended); });
+  while (machines.counts().trials() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  constexpr double kBegin = 5;  // all machines are there
+  std::this_thread::sleep_for(std::chrono::duration<double>(kBegin));
+  double begin = seconds_now(), server_begin = server->processor_seconds();
+  double fleet_begin = machines.processor_seconds(), own_begin = processor_seconds();
+  SimulatedCounts before = machines.counts();
+  i64 ended_before = ended;
+  while (seconds_now() - begin < load.seconds) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::printf("%5.1f s: %lld trials\n", seconds_now() - begin,
+                static_cast<long long>(machines.counts().trials() - before.trials()));
+    std::fflush(stdout);
+  }
+  SimulatedCounts after = machines.counts();
+  double seconds = seconds_now() - begin, trials = static_cast<double>(after.trials() - before.trials());
+  double on_server = server->processor_seconds() - server_begin;
+  double on_fleet = machines.processor_seconds() - fleet_begin, on_tuners = processor_seconds() - own_begin;
+  std::printf("%d machines, %d tuners: %.0f trials/s measured, %.0f trials/s known to tuners\n", load.machines,
+              load.tuners, trials / seconds, static_cast<double>(ended - ended_before) / seconds);
+  std::printf("processor time of a trial: server %.0f us, machines %.0f us, tuners %.0f us\n", 1e6 * on_server / trials,
+              1e6 * on_fleet / trials, 1e6 * on_tuners / trials);
+  std::printf("a lease takes %.1f ms, a result %.1f ms\n", 1e3 * (after.leasing - before.leasing) * load.most / trials,
+              1e3 * (after.finishing - before.finishing) / trials);
+  stop = true;
+  for (std::thread& tuner : tuners) tuner.join();
+  return machines.stop() ? 0 : 1;
+}
+
+}  // namespace tw::bench

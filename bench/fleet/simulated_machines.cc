@@ -1,0 +1,163 @@
+#include "bench/fleet/simulated_machines.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "dsl/base/clock.h"
+#include "dsl/base/rng.h"
+#include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
+
+namespace tw::bench {
+namespace {
+
+constexpr std::size_t kBeatenTogether = 64;
+constexpr std::chrono::milliseconds kPoll(1000);
+constexpr const char* kHost = "simulated machine";
+
+void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void add(std::atomic<double>& sum, double value) { sum.fetch_add(value, std::memory_order_relaxed); }
+
+}  // namespace
+
+double simulated_kernel_seconds(const std::string& trace) {
+  constexpr double kUsual = 1e-3, kEffect = 0.08;
+  double sum = 0;
+  for (const std::string& line : split(trace, '\n')) sum += static_cast<double>(hash_bytes(line).low % 2001) / 1000 - 1;
+  return std::clamp(kUsual * std::exp(kEffect * sum), 1e-6, 1.0);
+}
+
+struct SimulatedMachines::Machine {
+  int number = 0;
+  std::atomic<i64> id = 0;  // of the queue; 0 = it is lost, or not there yet
+  Rng rng{0};
+  std::atomic<i64> good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
+  std::atomic<double> busy = 0, leasing = 0, finishing = 0;
+  std::string error;
+};
+
+SimulatedMachines::SimulatedMachines(const SimulatedFleet& fleet)
+    : fleet_(fleet), waiting_{.must_stop = [this] { return stop_.load(); }, .say = [](const std::string&) {}} {
+  for (int i = 0; i < fleet.machines; ++i) {
+    machines_.push_back(std::make_unique<Machine>());
+    machines_.back()->number = i;
+    machines_.back()->rng = Rng(fleet.seed, static_cast<u64>(i));
+  }
+  for (auto& machine : machines_) threads_.emplace_back([this, machine = machine.get()] { work(*machine); });
+  for (std::size_t first = 0; first < machines_.size(); first += kBeatenTogether)
+    beats_.emplace_back([this, first] { beat(first, std::min(first + kBeatenTogether, machines_.size())); });
+}
+
+SimulatedMachines::~SimulatedMachines() { stop(); }
+
+void SimulatedMachines::stop() {
+  stop_ = true;
+  for (auto* all : {&threads_, &beats_}) {
+    for (std::thread& thread : *all) thread.join();
+    all->clear();
+  }
+  for (const auto& machine : machines_) {
+    if (!machine->error.empty()) error_ = machine->error;
+  }
+}
+
+SimulatedCounts SimulatedMachines::counts() const {
+  SimulatedCounts sum;
+  for (const auto& machine : machines_) {
+    sum.good += machine->good, sum.failed += machine->failed, sum.faults += machine->faults;
+    sum.late += machine->late, sum.repeated += machine->repeated, sum.lost += machine->lost;
+    sum.busy += machine->busy, sum.leasing += machine->leasing, sum.finishing += machine->finishing;
+  }
+  return sum;
+}
+
+void SimulatedMachines::work(Machine& machine) {
+  auto opened = TrialQueue::open(fleet_.address);
+  if (!opened) return void(machine.error = opened.error());
+  LastingQueue queue(std::move(*opened));
+  auto announce = [&] {
+    FleetMachine shown{.name = cat("simulated ", machine.number), .host = kHost, .version = TW_VERSION};
+    auto id = queue.call<i64>(waiting_, [&](TrialQueue& calls) { return calls.add_machine(shown); });
+    machine.id = id.value_or(0);
+    return id.has_value();
+  };
+  using Trials = std::vector<LeasedTrial>;
+  auto lease = [&](TrialQueue& calls) -> DatabaseResult<Trials> {
+    auto wanted = calls.wanted_targets();
+    if (!wanted) return wanted.failure();
+    std::vector<MeasuredTarget> own;
+    for (const std::string& target : *wanted) own.push_back({target, kHost, machine_of(kHost)});
+    if (own.empty()) return Trials();
+    if (auto offered = calls.offer(own); !offered) return offered.failure();
+    return calls.lease(machine.id, own, fleet_.most);
+  };
+  bool is_there = announce();
+  while (is_there && !stop_) {
+    double begin = seconds_now();
+    auto trials = queue.call<Trials>(waiting_, lease);
+    add(machine.leasing, seconds_now() - begin);
+    if (!trials) break;
+    if (trials->empty())
+      queue.call<Done>(waiting_, [](TrialQueue& calls) { return calls.wait(kPoll); });
+    else if (fleet_.compile > 0)
+      sleep(fleet_.compile);
+    for (const LeasedTrial& trial : *trials) {
+      if (stop_ || machine.id == 0) break;
+      measure(machine, queue, trial);
+    }
+    if (machine.id == 0) sleep(fleet_.lost_seconds), is_there = announce();
+  }
+  Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
+  queue.call<i64>(no_longer, [&](TrialQueue& calls) { return calls.give_back(machine.id); });
+  queue.call<Done>(no_longer, [&](TrialQueue& calls) { return calls.leave(machine.id); });
+  machine.error = queue.error();
+}
+
+void SimulatedMachines::measure(Machine& machine, LastingQueue& queue, const LeasedTrial& trial) {
+  Rng& rng = machine.rng;
+  // The mean of exp(spread * normal) is exp(spread^2 / 2).
+  double seconds = fleet_.seconds * std::exp(fleet_.spread * rng.normal() - fleet_.spread * fleet_.spread / 2);
+  if (seconds > 0) sleep(seconds);
+  add(machine.busy, seconds);  // without what the sleep took longer
+  double luck = rng.uniform();
+  if ((luck -= fleet_.lost) < 0) return ++machine.lost, void(machine.id = 0);
+  bool is_fault = (luck -= fleet_.faults) < 0, is_failed = !is_fault && (luck -= fleet_.failed) < 0;
+  Record record{.workload = trial.trial.workload, .target = trial.trial.target, .status = "ok"};
+  record.seconds = record.minimum = record.median = simulated_kernel_seconds(trial.trial.trace);
+  record.generation = trial.trial.generation, record.task = trial.trial.task, record.program = trial.trial.program;
+  record.seed = trial.trial.seed, record.version = TW_VERSION, record.host = kHost, record.trace = trial.trial.trace;
+  record.object = to_hex(hash_bytes(record.program));
+  if (is_failed) record.status = "crash", record.seconds = record.minimum = record.median = 0;
+  double begin = seconds_now();
+  auto finished = queue.call<Finished>(waiting_, [&](TrialQueue& calls) {
+    return is_fault ? calls.finish_with_fault(machine.id, trial, fault::kNoReference, "a simulated fault")
+                    : calls.finish(machine.id, trial, record);
+  });
+  add(machine.finishing, seconds_now() - begin);
+  if (!finished) return;
+  bool is_in = finished->accepted == Accepted::Yes;
+  ++(!is_in      ? (finished->accepted == Accepted::Late ? machine.late : machine.repeated)
+     : is_fault  ? machine.faults
+     : is_failed ? machine.failed
+                 : machine.good);
+}
+
+void SimulatedMachines::beat(std::size_t first, std::size_t end) {
+  auto opened = TrialQueue::open(fleet_.address);
+  if (!opened) return;
+  LastingQueue queue(std::move(*opened));
+  double next = seconds_now() + kHeartbeatSeconds;
+  while (!stop_) {
+    sleep(0.05);
+    if (seconds_now() < next) continue;
+    next += kHeartbeatSeconds;
+    for (std::size_t i = first; i < end && !stop_; ++i) {
+      i64 id = machines_[i]->id;
+      if (id != 0) queue.call<bool>(waiting_, [&](TrialQueue& calls) { return calls.beat_machine(id); });
+    }
+  }
+}
+
+}  // namespace tw::bench
