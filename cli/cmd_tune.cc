@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
@@ -24,6 +25,7 @@
 #include "cli/tuned_models.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
@@ -252,6 +254,11 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
+  database->wait_for_server({.must_stop = [end = tuning.seconds > 0 ? seconds_now() + tuning.seconds
+                                                                     : std::numeric_limits<double>::infinity()] {
+                               return stop_wanted || seconds_now() >= end;
+                             },
+                             .say = [](const std::string& text) { say(text); }});
   WorkerStart worker;
   std::unique_ptr<TunerLink> fleet;
   int no_fleet = Ok;

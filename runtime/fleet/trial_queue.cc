@@ -90,7 +90,14 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
     auto made = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
     if (!made) return DatabaseError{cat(made.error(), "; `tracewright db init` makes the tables of the queue")};
   }
-  return TrialQueue(std::move(*connection));
+  auto identity = identity_of(*connection);
+  if (!identity) return identity.failure();
+  return TrialQueue(std::move(*connection), std::move(*identity));
+}
+
+DatabaseStatus TrialQueue::reconnect() {
+  if (auto connected = connection_.reconnect(); !connected) return connected;
+  return check_identity(connection_, identity_);
 }
 
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most) {
@@ -232,9 +239,22 @@ struct Ending {
 
 }  // namespace
 
+// A role that may not ask is told that it is not: then the result counts as late or repeated.
+DatabaseResult<bool> TrialQueue::is_stored(const Unanswered& result) {
+  auto rows = run(postgres_sql::kIsStored, {result.record, result.digest});
+  if (rows) return (*rows)[0].is_true(0);
+  if (rows.failure().state == "42501") return false;
+  return rows.failure();
+}
+
 // `store` is called within the transaction, once the lease is known to be valid. It returns the Ending.
 template <class Store>
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, Store&& store) {
+  if (unanswered_.lease == trial.lease) {
+    auto stored = is_stored(unanswered_);
+    if (!stored) return stored.failure();
+    if (*stored) return Finished{Accepted::Yes, unanswered_.record};
+  }
   return transaction<Finished>([&]() -> DatabaseResult<Finished> {
     auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
     if (!rows) return rows.failure();
@@ -247,7 +267,7 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
     };
     if (!is_valid) {
       if (auto counted = count(0, 0, 0); !counted) return counted.failure();
-      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late};
+      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(4) : 0};
     }
     DatabaseResult<Ending> ending = store();
     if (!ending) return ending.failure();
@@ -270,6 +290,7 @@ DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& tria
     stored.created = now_ms();
     auto id = insert_record(connection_, stored);
     if (!id) return id.failure();
+    unanswered_ = {trial.lease, *id, content_digest(stored)};
     return Ending{.record = *id, .is_good = record.ok()};
   });
 }

@@ -135,7 +135,8 @@ class TrialQueue {
   // Makes the queue's tables where they are missing, in a database that has those of records.
   static DatabaseResult<TrialQueue> open(const std::string& address);
   const PostgresConnection& connection() const { return connection_; }
-  DatabaseStatus reconnect() { return connection_.reconnect(); }
+  // Fails where the address leads to another database now.
+  DatabaseStatus reconnect();
   // Waits until the queue has something new for this tuner or machine, or the time is over. Early on a signal.
   DatabaseStatus wait(std::chrono::milliseconds most);
 
@@ -189,7 +190,8 @@ class TrialQueue {
   DatabaseResult<FleetStatus> status();
 
  private:
-  explicit TrialQueue(PostgresConnection connection) : connection_(std::move(connection)) {}
+  TrialQueue(PostgresConnection connection, std::string identity)
+      : connection_(std::move(connection)), identity_(std::move(identity)) {}
   template <class Store>
   DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
   // Two that change the same rows in another order block each other; the server ends one of them, whose work is undone,
@@ -207,7 +209,16 @@ class TrialQueue {
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });
   }
+  // The record that finish() has written for a lease whose COMMIT has got no answer yet.
+  struct Unanswered {
+    i64 lease = 0, record = 0;
+    std::string digest;
+  };
+  DatabaseResult<bool> is_stored(const Unanswered& result);
+
   PostgresConnection connection_;
+  std::string identity_;  // of the database
+  Unanswered unanswered_;
 };
 
 }  // namespace tw

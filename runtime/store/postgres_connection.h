@@ -93,8 +93,11 @@ class PostgresConnection {
   std::string role() const;  // that the server knows this session by
   // False once a call has found the connection lost.
   bool is_connected() const;
-  // A new session with the same address, which listens to the same channels. What a transaction had done is gone.
+  // A new session with the same address, which listens to the same channels. What a transaction had done is gone. The
+  // session before is ended where the server still has it: it changes nothing any more.
   DatabaseStatus reconnect();
+
+  void close() { connection_.reset(); }
 
   // Runs one statement. All rows of the answer are in memory.
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
@@ -138,6 +141,7 @@ class PostgresConnection {
   };
   explicit PostgresConnection(std::string address) : address_(std::move(address)) {}
   DatabaseStatus connect();
+  DatabaseStatus end_session();
   DatabaseStatus begin();
   DatabaseStatus commit();
   void roll_back();
@@ -150,6 +154,8 @@ class PostgresConnection {
   std::string address_;
   std::unique_ptr<pg_conn, Finish> connection_;
   std::vector<std::string> channels_;
+  i64 process_ = 0;        // of the session at the server; 0 = none
+  std::string beginning_;  // of that process, as the server writes it
 };
 
 }  // namespace tw

@@ -58,6 +58,9 @@ inline constexpr const char* kSetFormat = "UPDATE tracewright.about SET format =
 inline constexpr const char* kFindSchema =
     "SELECT to_regnamespace('tracewright') IS NOT NULL, EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON "
     "n.oid = c.relnamespace WHERE n.nspname = 'tracewright' AND c.relname = 'about')";
+// Of the database with this schema, wherever its server is: another one has another number, even under the same name.
+inline constexpr const char* kIdentity =
+    "SELECT system_identifier || '/' || 'tracewright.about'::regclass::oid FROM pg_control_system()";
 inline constexpr const char* kReadAbout = "SELECT program, format FROM tracewright.about";
 // Tables and views of other programs, a few of them.
 inline constexpr const char* kFindStrangers =
@@ -94,7 +97,7 @@ inline constexpr Right kRights[] = {
      "UPDATE (digest, finished, outcome) ON tracewright.runs TO ?"},
     {"worker",
      "GRANT SELECT ON tracewright.about, tracewright.workloads TO ?;"
-     "GRANT INSERT (@records), SELECT (id) ON tracewright.records TO ?"},
+     "GRANT INSERT (@records), SELECT (id, digest) ON tracewright.records TO ?"},
     {"reader", "GRANT SELECT ON ALL TABLES IN SCHEMA tracewright TO ?"},
 };
 inline constexpr const char* kEveryRole = "GRANT USAGE ON SCHEMA tracewright TO ?";
@@ -110,7 +113,7 @@ inline constexpr const char* kLatest =
 // Without the lock, for the case that somebody holds it for long.
 inline constexpr const char* kLatestSeen = "SELECT coalesce(max(id), 0) FROM tracewright.records";
 inline constexpr const char* kIsGood = "(status = 'ok' OR status = 'noisy')";
-inline constexpr const char* kOfTask = "task_key = $1::bigint AND workload = $2 AND target = $3";
+inline constexpr const char* kIsStored = "SELECT EXISTS (SELECT FROM tracewright.records WHERE id = $1::bigint AND digest = $2)";
 inline constexpr const char* kTrials =
     "SELECT count(*) FROM tracewright.records WHERE task_key = $1::bigint AND machine_key = $2::bigint AND status <> "
     "$3";
@@ -130,6 +133,8 @@ SELECT workload, target, (SELECT r.task FROM tracewright.records r WHERE r.id =
 FROM parts p ORDER BY min(first_id) OVER (PARTITION BY workload, target), first_trial)";
 inline constexpr const char* kHosts = "SELECT DISTINCT host FROM tracewright.records";
 inline constexpr const char* kRemoveHost = "DELETE FROM tracewright.records WHERE host = $1";
+// What a role has stored, whatever it says of the machine.
+inline constexpr const char* kRemoveRole = "DELETE FROM tracewright.records WHERE stored_by = $1";
 
 // ---- others
 

@@ -223,7 +223,7 @@ bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFaul
 bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record) {
   auto finished =
       queue_->call<Finished>(waiting_, [&](TrialQueue& queue) { return queue.finish(id_, leased, record); });
-  if (finished && finished->accepted == Accepted::Yes) {
+  if (finished && finished->record != 0) {  // it may have been given before, too
     task.last_own = finished->record;
     if (std::optional<Hash128> program = parse_hash(record.program)) task.programs.emplace(*program, finished->record);
   }
