@@ -254,11 +254,12 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
-  database->wait_for_server({.must_stop = [end = tuning.seconds > 0 ? seconds_now() + tuning.seconds
-                                                                     : std::numeric_limits<double>::infinity()] {
-                               return stop_wanted || seconds_now() >= end;
-                             },
-                             .say = [](const std::string& text) { say(text); }});
+  database->wait_for_server(
+      {.must_stop =
+           [end = tuning.seconds > 0 ? seconds_now() + tuning.seconds : std::numeric_limits<double>::infinity()] {
+             return stop_wanted || seconds_now() >= end;
+           },
+       .say = [](const std::string& text) { say(text); }});
   WorkerStart worker;
   std::unique_ptr<TunerLink> fleet;
   int no_fleet = Ok;

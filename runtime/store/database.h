@@ -84,8 +84,8 @@ class Database {
   // What happened to the file since the last call, for the user; "" if nothing did.
   std::string take_notice();
 
-  // From now on a call that the server cannot do now but may later is repeated (server_wait.h). It fails if it is stopped
-  // meanwhile. A file is not waited for.
+  // From now on a call that the server cannot do now but may later is repeated (server_wait.h). It fails if it is
+  // stopped meanwhile. A file is not waited for.
   void wait_for_server(Waiting waiting);
 
   // Stores a workload's text unless it is there. The same hash with another text (other names)

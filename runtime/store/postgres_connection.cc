@@ -26,7 +26,8 @@ constexpr int default_connect_seconds = 10;
 // millions of rows that would cost a tenth of a second for each page. The answer tells the session from all others.
 constexpr const char* kSession =
     "SET search_path = pg_catalog, pg_temp; SET client_encoding = 'UTF8'; SET client_min_messages = error; "
-    "SET standard_conforming_strings = on; SET jit = off; SET datestyle = 'ISO'; SET bytea_output = 'hex'; SET lock_timeout = '20s'; "
+    "SET standard_conforming_strings = on; SET jit = off; SET datestyle = 'ISO'; SET bytea_output = 'hex'; SET "
+    "lock_timeout = '20s'; "
     "SET idle_in_transaction_session_timeout = '30s'; SET default_transaction_isolation = 'read committed'; "
     "SET tcp_keepalives_idle = 6; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = '15s'; "

@@ -77,8 +77,8 @@ class PostgresStore : public DatabaseStore {
 
   PostgresConnection connection_;
   DatabaseMode mode_;
-  std::string identity_;            // of the database
-  std::optional<Waiting> waiting_;  // whoever waits for the server; without it calls fail at once
+  std::string identity_;                           // of the database
+  std::optional<Waiting> waiting_;                 // whoever waits for the server; without it calls fail at once
   std::set<std::pair<std::string, i64>> damaged_;  // table and id
 };
 
@@ -131,9 +131,9 @@ DatabaseResult<i64> PostgresStore::insert_once(const char* table,
   return lasting([&]() -> DatabaseResult<i64> {
     if (!unanswered.empty()) {
       const auto& [id, digest] = unanswered.back();
-      auto found = connection_.run(cat("SELECT EXISTS (SELECT FROM tracewright.", table,
-                                       " WHERE id = $1::bigint AND digest = $2)"),
-                                   {id, digest});
+      auto found = connection_.run(
+          cat("SELECT EXISTS (SELECT FROM tracewright.", table, " WHERE id = $1::bigint AND digest = $2)"),
+          {id, digest});
       if (!found) return found.failure();
       if ((*found)[0].is_true(0)) return id;
     }
