@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/guard_sql.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/store/postgres_rows.h"
 
@@ -69,6 +70,7 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
     if (auto made = connection.script(queue_sql::kTables); !made) return made;
+    if (auto guarded = connection.script(guard_sql::kGuards); !guarded) return guarded;
     const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
                                                                 {&options.worker, queue_sql::kRightsOfWorker},
                                                                 {&options.reader, ""}};
@@ -330,6 +332,13 @@ DatabaseResult<i64> TrialQueue::tidy() {
   auto ended = run(queue_sql::kEndLeases, {std::string(fault::kMachineLost)});
   if (!ended) return ended.failure();
   return i64{ended->size()};
+}
+
+DatabaseStatus TrialQueue::remove_role(const std::string& role) {
+  return transaction<Done>([&]() -> DatabaseStatus {
+    if (auto removed = connection_.run(guard_sql::kRemoveFaults, {role}); !removed) return removed.failure();
+    return done(connection_.run(guard_sql::kRemoveMachines, {role}));
+  });
 }
 
 DatabaseResult<FleetStatus> TrialQueue::status() {

@@ -126,8 +126,8 @@ struct Finished {
   i64 record = 0;  // that the trial has now; 0 = none
 };
 
-// Makes the tables of the queue where they are missing, and gives the roles of `options` (which must be there) their
-// rights. In a transaction of its own.
+// Makes the tables of the queue where they are missing, guards their rows (guard_sql.h), and gives the roles of
+// `options` (which must be there) their rights. In a transaction of its own.
 DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options);
 
 class TrialQueue {
@@ -188,6 +188,8 @@ class TrialQueue {
   // Ends leases that ran out, and removes tuners that are gone. Returns how many leases these are.
   DatabaseResult<i64> tidy();
   DatabaseResult<FleetStatus> status();
+  // Removes the machines and faults of a role: for the owner of the tables.
+  DatabaseStatus remove_role(const std::string& role);
 
  private:
   TrialQueue(PostgresConnection connection, std::string identity)
