@@ -23,19 +23,6 @@ begin
   raise insufficient_privilege using message = what;
 end $$;
 
-create or replace function tracewright_fleet.is_free(owner oid) returns boolean language sql stable as
-  $$ select pg_catalog.pg_has_role(current_user, owner, 'member') $$;
-
-create or replace function tracewright_fleet.is_own_tuner(tuner bigint) returns boolean language sql stable
-set search_path = pg_catalog, pg_temp as $$
-  select exists (select from tracewright_fleet.tuners t
-    where t.id = tuner and coalesce(t.role, session_user) = session_user) $$;
-
-create or replace function tracewright_fleet.is_own_machine(machine bigint) returns boolean language sql stable
-set search_path = pg_catalog, pg_temp as $$
-  select exists (select from tracewright_fleet.machines m
-    where m.id = machine and coalesce(m.role, session_user) = session_user) $$;
-
 -- Is the record a result of the program? A role that may not read records names only those that it has stored itself.
 create or replace function tracewright_fleet.is_result(record bigint, workload text, target text, program text)
 returns boolean language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -46,7 +33,7 @@ returns boolean language sql stable security definer set search_path = pg_catalo
 create or replace function tracewright_fleet.guard_tuner() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
-  if tracewright_fleet.is_free((select relowner from pg_class where oid = tg_relid)) then
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
   if tg_op = 'DELETE' then
@@ -67,10 +54,11 @@ end $$;
 create or replace function tracewright_fleet.guard_target() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
-  if tracewright_fleet.is_free((select relowner from pg_class where oid = tg_relid)) then
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
-  if tracewright_fleet.is_own_tuner(coalesce(new.tuner, old.tuner)) then return coalesce(new, old); end if;
+  if exists (select from tracewright_fleet.tuners t where t.id = coalesce(new.tuner, old.tuner)
+        and coalesce(t.role, session_user) = session_user) then return coalesce(new, old); end if;
   if tg_op <> 'UPDATE' then
     perform tracewright_fleet.refuse('what a tuner wants is said by its own role only');
   elsif old.machine is not null then
@@ -84,7 +72,7 @@ set search_path = pg_catalog, pg_temp as $$
 declare
   lost bigint;
 begin
-  if tracewright_fleet.is_free((select relowner from pg_class where oid = tg_relid)) then
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
   if tg_op = 'DELETE' then
@@ -119,11 +107,12 @@ declare
   longest constant interval := interval '15 minutes';
   ran_out boolean;
 begin
-  if tracewright_fleet.is_free((select relowner from pg_class where oid = tg_relid)) then
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
   if tg_op <> 'UPDATE' then
-    if not tracewright_fleet.is_own_tuner(coalesce(new.tuner, old.tuner)) then
+    if not exists (select from tracewright_fleet.tuners t where t.id = coalesce(new.tuner, old.tuner)
+        and coalesce(t.role, session_user) = session_user) then
       perform tracewright_fleet.refuse('trials are put in and removed by the role of their tuner only');
     end if;
     if tg_op = 'INSERT' then
@@ -134,14 +123,16 @@ begin
     end if;
     return coalesce(new, old);
   end if;
-  if (new.state, new.machine, new.lease, new.leased, new.deadline, new.losses, new.lost_by, new.lost, new.record,
-      new.fault, new.message) is not distinct from
-     (old.state, old.machine, old.lease, old.leased, old.deadline, old.losses, old.lost_by, old.lost, old.record,
-      old.fault, old.message) then
-    return new;
+  if new.state = old.state and
+      (new.machine, new.lease, new.leased, new.deadline, new.losses, new.lost_by, new.lost, new.record, new.fault,
+       new.message) is not distinct from
+      (old.machine, old.lease, old.leased, old.deadline, old.losses, old.lost_by, old.lost, old.record, old.fault,
+       old.message) then
+    return new;  -- it is put in once more
   end if;
   if old.state = 'queued' and new.state = 'leased' then
-    if not tracewright_fleet.is_own_machine(new.machine) or new.losses <> old.losses or
+    if not exists (select from tracewright_fleet.machines m where m.id = new.machine
+        and coalesce(m.role, session_user) = session_user) or new.losses <> old.losses or
         new.record is not null or new.fault is not null then
       perform tracewright_fleet.refuse('a trial is leased by a machine of its own role only');
     end if;
@@ -157,7 +148,8 @@ begin
     new.lost := clock_timestamp();
     return new;
   end if;
-  if not tracewright_fleet.is_own_machine(old.machine) then
+  if not exists (select from tracewright_fleet.machines m where m.id = old.machine
+        and coalesce(m.role, session_user) = session_user) then
     perform tracewright_fleet.refuse('the lease is one of another role');
   elsif new.losses <> old.losses then
     perform tracewright_fleet.refuse('the lease has not run out');
@@ -183,7 +175,7 @@ end $$;
 create or replace function tracewright_fleet.guard_fault() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 begin
-  if tracewright_fleet.is_free((select relowner from pg_class where oid = tg_relid)) then
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
   if tg_op = 'INSERT' then

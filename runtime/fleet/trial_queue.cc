@@ -56,6 +56,15 @@ std::string name_of_process() {
   return cat(host, ":", getpid());
 }
 
+std::string why_no_result(const Record& wanted, const Record& record) {
+  std::vector<std::string> different;
+  if (record.workload != wanted.workload) different.emplace_back("workload");
+  if (record.target != wanted.target) different.emplace_back("target");
+  if (record.program != wanted.program) different.emplace_back("program");
+  if (different.empty()) return "";
+  return cat("record ", record.id, " is of another ", join(different, ", "));
+}
+
 namespace {
 
 DatabaseStatus grant(PostgresConnection& connection, const std::string& role, const std::string& rights) {

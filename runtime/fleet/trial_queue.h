@@ -40,7 +40,8 @@ namespace fault {
 inline constexpr std::string_view kMachineLost = "machine lost",  // two leases ran out
     kProgramDiffers = "program differs",                          // the machine makes another program of the trace
     kRefused = "refused",                                         // the row is none that a machine measures
-    kNoReference = "no reference";                                // the task's reference result cannot be had
+    kNoReference = "no reference",                                // the task's reference result cannot be had
+    kWrongRecord = "wrong record";  // what a machine says is its result is that of another trial; the tuner notices
 }
 
 // "host:process", what a tuner or machine is called where nobody gives it a name.
@@ -120,6 +121,10 @@ enum class Accepted : u8 {
   Late,      // the lease had ended: ignored, counted
   Repeated,  // the same lease has given its result already: ignored, counted
 };
+
+// Why `record` is no result of a trial of which `wanted` has what is known before it is measured; "" if it is one. A
+// known program may have been measured with another trace that makes it.
+std::string why_no_result(const Record& wanted, const Record& record);
 
 struct Finished {
   Accepted accepted = Accepted::Late;

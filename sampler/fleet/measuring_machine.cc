@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
 #include "sampler/search/other_cores.h"
@@ -10,7 +11,9 @@
 namespace tw {
 namespace {
 
-constexpr int kLeased = 4;                        // trials of one lease: one is compiled while another is measured
+constexpr int kLeased = 4;  // trials of one lease at most: one is compiled while another is measured
+// All trials of a lease end within kLongestLeaseSeconds. Where they take long, a machine leases fewer.
+constexpr double kShareOfLease = 0.25;
 constexpr std::chrono::milliseconds kPoll(1000);  // notifications wake a wait; where one is lost, it ends after so long
 constexpr double kOpenBytes = 2.0 * (1 << 30);    // of the tasks that are open at once; one alone may have more
 
@@ -35,8 +38,10 @@ MachineReport MeasuringMachine::run() {
     if (!trials) break;
     if (trials->empty())
       queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
-    else if (!measure_all(*trials))
+    else if (double begin = seconds_now(); !measure_all(*trials))
       break;
+    else
+      trial_seconds_ = (seconds_now() - begin) / static_cast<double>(trials->size());
   }
   if (!queue_->error().empty()) fail(queue_->error());
   heartbeat_.reset();
@@ -96,8 +101,13 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
     }
     if (own.empty()) return Trials();
     if (auto offered = queue.offer(own); !offered) return offered.failure();
-    return queue.lease(id_, own, kLeased);
+    return queue.lease(id_, own, lease_size());
   });
+}
+
+int MeasuringMachine::lease_size() const {
+  double most = kShareOfLease * kLongestLeaseSeconds / std::max(trial_seconds_, 1e-3);
+  return static_cast<int>(std::clamp(most, 1.0, double{kLeased}));
 }
 
 // ---- trials

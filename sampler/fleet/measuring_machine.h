@@ -50,6 +50,7 @@ class MeasuringMachine {
   bool announce();
   DatabaseStatus reopen_database();
   std::optional<std::vector<LeasedTrial>> lease();
+  int lease_size() const;
   bool measure_all(const std::vector<LeasedTrial>& trials);
   bool measure_group(std::span<const LeasedTrial> trials);
   bool open_database_again(const std::string& why);
@@ -77,6 +78,7 @@ class MeasuringMachine {
   std::atomic<bool> is_unknown_ = false;  // the database has forgotten this machine
   int reconnections_ = 0;                 // of the queue, when the database was opened; -1 = it is to be opened again
   int failures_ = 0;                      // of the database, one behind the other
+  double trial_seconds_ = 0;              // of the trials of the last lease, on average
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
   TuneProfile profile_;

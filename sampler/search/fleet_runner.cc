@@ -98,6 +98,12 @@ void FleetRunner::take(const Batch& batch, TaskState& state, Trial& trial, const
     machine_error_ = record.error();
     return;
   }
+  if (std::string why = why_no_result(trial.record, *record); !why.empty()) {
+    faults_.try_emplace(std::string(fault::kWrongRecord), cat(state.task->name, ": ", fault::kWrongRecord, " (",
+                                                              outcome.machine, "): ", why, "; it is passed over"));
+    return;
+  }
+  record->trace = trial.record.trace;  // that it makes the program is known here, of any other it is not
   trial.record = std::move(*record);
   trial.stored = true;
   note_object(state, trial.record);
