@@ -23,12 +23,17 @@ begin
   raise insufficient_privilege using message = what;
 end $$;
 
--- Is the record a result of the program? A role that may not read records names only those that it has stored itself.
 create or replace function tracewright_fleet.is_result(record bigint, workload text, target text, program text)
 returns boolean language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select exists (select from tracewright.records r where r.id = is_result.record and r.workload = is_result.workload
-    and r.target = is_result.target and r.program = is_result.program
-    and (r.stored_by = session_user or has_table_privilege(session_user, 'tracewright.records', 'select'))) $$;
+    and r.target = is_result.target and r.program = is_result.program) $$;
+
+-- The first record of a program on machines of a kind, for machines that may not read records; null = there is none.
+create or replace function tracewright_fleet.known_result(workload text, target text, program text, machine_key bigint)
+returns bigint language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select min(r.id) from tracewright.records r where r.program = known_result.program
+    and r.workload = known_result.workload and r.target = known_result.target
+    and r.machine_key = known_result.machine_key $$;
 
 create or replace function tracewright_fleet.guard_tuner() returns trigger language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -205,6 +210,9 @@ drop trigger if exists guard on tracewright_fleet.faults;
 create trigger guard before insert or update or delete on tracewright_fleet.faults
   for each row execute function tracewright_fleet.guard_fault();
 )";
+
+// $1 ... $4: workload, target, program, key of the machine.
+inline constexpr const char* kKnownResult = "select tracewright_fleet.known_result($1, $2, $3, $4::bigint)";
 
 // What is left of a role in the queue, whatever its machines said of themselves.
 inline constexpr const char* kRemoveFaults = "delete from tracewright_fleet.faults where role = $1";

@@ -311,6 +311,10 @@ DatabaseResult<Finished> TrialQueue::finish_known(i64 machine, const LeasedTrial
                   [&]() -> DatabaseResult<Ending> { return Ending{.record = record, .is_good = true}; });
 }
 
+DatabaseResult<i64> TrialQueue::known_result(const QueuedTrial& trial, const std::string& machine) {
+  return number(run(guard_sql::kKnownResult, {trial.workload, trial.target, trial.program, key_of_texts(machine)}));
+}
+
 DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
                                                        const std::string& message) {
   return finished(machine, trial, [&]() -> DatabaseResult<Ending> {

@@ -179,6 +179,9 @@ class TrialQueue {
   DatabaseResult<Finished> finish(i64 machine, const LeasedTrial& trial, const Record& record);
   // The same with a record that the database has already.
   DatabaseResult<Finished> finish_known(i64 machine, const LeasedTrial& trial, i64 record);
+  // The first record of the trial's program on a machine of this kind (machine_of), whoever measured it; 0 = none. For
+  // roles that may not read records.
+  DatabaseResult<i64> known_result(const QueuedTrial& trial, const std::string& machine);
   // The trial cannot be measured here. `message` is cut to kLongestMessage.
   DatabaseResult<Finished> finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
                                              const std::string& message);

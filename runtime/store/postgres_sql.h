@@ -44,6 +44,15 @@ CREATE TABLE tracewright.runs (
   command text NOT NULL, seed bigint NOT NULL, started bigint NOT NULL, finished bigint NOT NULL,
   outcome text NOT NULL, version text NOT NULL, host text NOT NULL);
 )"},
+    // Machines ask whether a program has been measured. Who may not read records sees of the models only what machines
+    // tell of themselves, and adds to that.
+    {2, R"(
+CREATE INDEX records_program ON tracewright.records (program);
+ALTER TABLE tracewright.models ENABLE ROW LEVEL SECURITY;
+CREATE POLICY models_all ON tracewright.models USING (has_table_privilege('tracewright.records', 'SELECT'));
+CREATE POLICY rates_seen ON tracewright.models FOR SELECT USING (name IN ('machine rates', 'machine roofs'));
+CREATE POLICY rates_added ON tracewright.models FOR INSERT WITH CHECK (name IN ('machine rates', 'machine roofs'));
+)"},
 };
 inline constexpr int kNewestFormat = kMigrations[sizeof kMigrations / sizeof *kMigrations - 1].to;
 
@@ -96,7 +105,9 @@ inline constexpr Right kRights[] = {
      "GRANT INSERT (digest, command, seed, started, finished, outcome, version, host), "
      "UPDATE (digest, finished, outcome) ON tracewright.runs TO ?"},
     {"worker",
-     "GRANT SELECT ON tracewright.about, tracewright.workloads TO ?;"
+     "GRANT SELECT ON tracewright.about, tracewright.workloads, tracewright.models TO ?;"
+     "GRANT INSERT (digest, name, target, version, data), UPDATE (digest, version, data) "
+     "ON tracewright.models TO ?;"
      "GRANT INSERT (@records), SELECT (id, digest) ON tracewright.records TO ?"},
     {"reader", "GRANT SELECT ON ALL TABLES IN SCHEMA tracewright TO ?"},
 };
@@ -135,6 +146,8 @@ FROM parts p ORDER BY min(first_id) OVER (PARTITION BY workload, target), first_
 inline constexpr const char* kHosts = "SELECT DISTINCT host FROM tracewright.records";
 inline constexpr const char* kRemoveHost = "DELETE FROM tracewright.records WHERE host = $1";
 // What a role has stored, whatever it says of the machine.
+inline constexpr const char* kRemoveRates =
+    "DELETE FROM tracewright.models WHERE name IN ('machine rates', 'machine roofs') AND target = $1";
 inline constexpr const char* kRemoveRole = "DELETE FROM tracewright.records WHERE stored_by = $1";
 
 // ---- others

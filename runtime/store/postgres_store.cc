@@ -323,6 +323,7 @@ DatabaseResult<i64> PostgresStore::remove_host(const std::string& host) {
     auto of_role = connection_.run(sql::kRemoveRole, {host});
     if (!of_role) return of_role.failure();
     i64 removed = of_role->changed();
+    if (auto rates = connection_.run(sql::kRemoveRates, {host}); !rates) return rates.failure();
     for (int at = 0; at < hosts->size(); ++at) {
       std::string name = (*hosts)[at].text(0);
       if (name != host && machine_of(name) != host) continue;

@@ -82,7 +82,8 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   };
   DatabaseStatus read = database.visit({task.workload, task.target_text, task.last_record}, note);
   constexpr const char* kNoRight = "42501";  // SQLSTATE
-  if (!read && read.failure().state == kNoRight) return Done{};
+  task.may_read = read || read.failure().state != kNoRight;
+  if (!task.may_read) return Done{};
   if (!read || better.empty()) return read;
   Replay on;
   std::string problem;

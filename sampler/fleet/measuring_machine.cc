@@ -131,11 +131,25 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
   if (DatabaseStatus read = read_new_records(*task, *database_); !read) return open_database_again(read.error());
   failures_ = 0;
+  if (!task->may_read && !ask_for_results(*task, trials)) return false;
   std::unique_ptr<Builds> builds = begin_builds(*task, trials);
   // Kernels with several threads take the cores that compiling needs.
   if (task->target.threads > 1 || task->target.kind == TargetKind::OpenCl) builds->finish(waiting_.must_stop);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i))) return false;
+  }
+  return true;
+}
+
+// Of programs that others have measured. False: the machine ends.
+bool MeasuringMachine::ask_for_results(FleetTask& task, std::span<const LeasedTrial> trials) {
+  for (const LeasedTrial& leased : trials) {
+    std::optional<Hash128> program = parse_hash(leased.trial.program);
+    if (!program || task.programs.count(*program)) continue;
+    auto known =
+        queue_->call<i64>(waiting_, [&](TrialQueue& queue) { return queue.known_result(leased.trial, task.machine); });
+    if (!known) return false;
+    if (*known != 0) task.programs.emplace(*program, *known);
   }
   return true;
 }

@@ -53,6 +53,7 @@ class MeasuringMachine {
   int lease_size() const;
   bool measure_all(const std::vector<LeasedTrial>& trials);
   bool measure_group(std::span<const LeasedTrial> trials);
+  bool ask_for_results(FleetTask& task, std::span<const LeasedTrial> trials);
   bool open_database_again(const std::string& why);
   std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
   bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made);

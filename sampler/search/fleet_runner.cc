@@ -38,7 +38,7 @@ void FleetRunner::run(Batch& batch, TaskState& state, std::vector<TaskProgress> 
   double begin = seconds_now();
   bool is_done = fleet_.measure(queued, waiting_, [&](std::size_t i, const TrialOutcome& outcome) {
     take(batch, state, *trials[i], outcome);
-    faults += !outcome.fault.empty();
+    faults += !trials[i]->stored;
   });
   profile_.measure += seconds_now() - begin;
   if (!fleet_.error().empty()) machine_error_ = fleet_.error();

@@ -176,9 +176,14 @@ TEST_F(PostgresStoreTest, ARoleMayDoWhatItsNameSays) {
   EXPECT_EQ(*worker.workload_text(kWorkload), "workload w { }");
   EXPECT_FALSE(worker.add_workload(hash_of(7), "workload x { }"));
   EXPECT_FALSE(worker.all(kWorkload, kTarget));
-  EXPECT_FALSE(worker.models());
+  EXPECT_TRUE(worker.models()->empty()) << "cost models are none of its business";
+  EXPECT_FALSE(worker.save_model("tree", kTarget, 3, "three"));
+  EXPECT_TRUE(worker.save_model("machine rates", "this machine", 1, "1 2 3"));
+  EXPECT_FALSE(worker.save_model("machine rates", "this machine", 1, "3 2 1")) << "nor what others have told";
+  EXPECT_EQ(worker.models()->size(), 1u);
   Database reader = open(reader_);
   EXPECT_EQ(reader.all(kWorkload, kTarget)->size(), 2u);
+  EXPECT_EQ(reader.models()->size(), 2u);
   EXPECT_EQ(reader.models()->at(0).data, "two");
   std::string message = reader.add_record(sample(2)).error();
   EXPECT_NE(message.find("this role has no right to do that"), std::string::npos) << message;
@@ -207,11 +212,9 @@ TEST_F(PostgresStoreTest, TheServerHoldsRolesToTheirRights) {
       "suppress_redundant_updates_trigger()",
   };
   const char* forbidden_to_workers[] = {
-      "SELECT * FROM tracewright.records",
-      "SELECT trace FROM tracewright.records",
-      "SELECT * FROM tracewright.models",
+      "SELECT * FROM tracewright.records", "SELECT trace FROM tracewright.records",
       "INSERT INTO tracewright.workloads (digest, hash, text) VALUES ('', repeat('0', 32), '')",
-      "INSERT INTO tracewright.models (digest, name, target, version, data) VALUES ('', '', '', 1, '')",
+      "INSERT INTO tracewright.models (digest, name, target, version, data) VALUES ('', 'tree', '', 1, '')",
       "SELECT * FROM tracewright.runs"};
   for (const std::string& role : {tuner_, worker_, reader_}) {
     PostgresConnection connection = connect(role);
