@@ -61,6 +61,7 @@ std::string why_no_result(const Record& wanted, const Record& record) {
   if (record.workload != wanted.workload) different.emplace_back("workload");
   if (record.target != wanted.target) different.emplace_back("target");
   if (record.program != wanted.program) different.emplace_back("program");
+  if (machine_of(record.host) != machine_of(wanted.host)) different.emplace_back("machine");
   if (different.empty()) return "";
   return cat("record ", record.id, " is of another ", join(different, ", "));
 }

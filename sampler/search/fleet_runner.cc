@@ -81,7 +81,8 @@ DatabaseResult<Record> FleetRunner::stored(i64 record) {
   double begin = seconds_now();
   for (;;) {
     DatabaseResult<Record> found = database_.record(record);
-    if (found || waiting_.must_stop() || seconds_now() - begin > kSeconds) return found;
+    bool is_lost = !found && found.failure().is_connection_lost;
+    if (!is_lost || waiting_.must_stop() || seconds_now() - begin > kSeconds) return found;
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -94,11 +95,12 @@ void FleetRunner::take(const Batch& batch, TaskState& state, Trial& trial, const
     return;
   }
   DatabaseResult<Record> record = stored(outcome.record);
-  if (!record) {
+  if (!record && may_pass(record.failure())) {
     machine_error_ = record.error();
     return;
   }
-  if (std::string why = why_no_result(trial.record, *record); !why.empty()) {
+  std::string why = record ? why_no_result(trial.record, *record) : record.error();
+  if (!why.empty()) {
     faults_.try_emplace(std::string(fault::kWrongRecord), cat(state.task->name, ": ", fault::kWrongRecord, " (",
                                                               outcome.machine, "): ", why, "; it is passed over"));
     return;
