@@ -283,6 +283,7 @@ class Chaos:
     def strike(self):
         kind = self.random.choices(list(self.kinds), weights=[5, 3, 2, 1])[0]
         if kind == "server":
+            self.waiting = []
             self.server.kill()
             time.sleep(self.random.choice([0, 0.5, 3]))
             self.server.start()
@@ -298,13 +299,14 @@ class Chaos:
             if not alive(runner.process):
                 return
             runner.kill()
-            self.waiting = [(name, since) for name, since in self.waiting if name != runner.name]
+            self.forget(runner)
         self.kinds[kind] += 1
 
     def cut(self):
         if not self.is_split:
             return
         runner = self.random.choice([r for r in self.machines + self.tuners if not r.place.is_cut])
+        self.forget(runner)
         runner.place.cut(True)
         self.partitions += 1
         seconds = self.random.choice([1, 5, 12, 20, 30, 45]) if not self.options.short else 6
@@ -334,6 +336,9 @@ class Chaos:
         if not alive(self.server.process):
             self.server.start()
         self.expect_back([m for m in self.machines if alive(m.process) and not m.place.is_cut])
+
+    def forget(self, runner):
+        self.waiting = [(name, since) for name, since in self.waiting if name != runner.name]
 
     def expect_back(self, machines):
         since = time.time()
