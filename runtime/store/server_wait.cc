@@ -12,7 +12,6 @@ namespace tw {
 namespace {
 
 constexpr std::chrono::milliseconds kPause(500);
-constexpr double kRefusedSeconds = 60;
 
 bool begins_with_any(const std::string& state, std::initializer_list<std::string_view> beginnings) {
   return std::ranges::any_of(beginnings, [&](std::string_view beginning) { return state.starts_with(beginning); });
@@ -55,7 +54,7 @@ DatabaseStatus ServerWait::pass(const DatabaseError& why, const std::function<Da
     if (!is_refused(error)) refused_since_ = 0;
     if (!is_refused(error)) continue;
     if (refused_since_ == 0) refused_since_ = seconds_now();
-    if (seconds_now() - refused_since_ > kRefusedSeconds) return DatabaseError{error.message, error.state};
+    if (seconds_now() - refused_since_ > refused_seconds_) return DatabaseError{error.message, error.state};
   }
   return why;
 }

@@ -22,10 +22,11 @@ bool may_pass(const DatabaseError& error);
 // The wait for one call.
 class ServerWait {
  public:
-  explicit ServerWait(const Waiting& waiting) : waiting_(waiting) {}
+  explicit ServerWait(const Waiting& waiting, double refused_seconds = 60)
+      : waiting_(waiting), refused_seconds_(refused_seconds) {}
   // Behind a failed call: waits, and connects again where the connection is lost (`reconnect`), twice a second. Says
   // why, and again where the reason is another one. Done: the call may be repeated. Else why there is no use in it: it
-  // was stopped (the error is `why`), or the server has refused this role for a minute, or is another one now.
+  // was stopped (the error is `why`), or the server has refused this role for `refused_seconds`, or is another one now.
   DatabaseStatus pass(const DatabaseError& why, const std::function<DatabaseStatus()>& reconnect);
   // Behind a good call.
   void end();
@@ -35,6 +36,7 @@ class ServerWait {
   // Until then; false: it was stopped.
   bool pause() const;
   const Waiting& waiting_;
+  double refused_seconds_;
   std::optional<std::string> said_;  // the state of the error that was said last
   double refused_since_ = 0;         // seconds_now(); 0 = not refused
 };

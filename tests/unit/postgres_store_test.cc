@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <set>
 #include <thread>
 
 #include "dsl/base/rng.h"
@@ -15,6 +16,7 @@
 #include "runtime/store/postgres_rows.h"
 #include "runtime/store/postgres_schema.h"
 #include "support/environment.h"
+#include "support/lossy_proxy.h"
 #include "support/postgres_server.h"
 #include "support/run_program.h"
 
@@ -410,6 +412,72 @@ TEST(PostgresServerDies, NothingAcknowledgedIsLostAndLaterCallsReconnect) {
   for (const auto& [id, program] : acknowledged) EXPECT_EQ(present[id], program) << id;
   EXPECT_LE(present.size(), acknowledged.size() + 5) << "at most the one at hand is unacknowledged";
   EXPECT_TRUE(database->verify()->good());
+}
+
+// Asked for the first time after a restart, an old connection is made anew, and nobody notices.
+TEST_F(PostgresStoreTest, AConnectionOfBeforeARestartIsMadeAnew) {
+  init();
+  Database database = open();
+  auto end_sessions = [&] {
+    server_->sql("postgres",
+                 cat("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '", name_, "'"));
+    ASSERT_TRUE(test::wait_until([&] {
+      auto others = PostgresConnection::open(server_->address("postgres"))
+                        ->run("SELECT count(*) FROM pg_stat_activity WHERE datname = $1", {name_});
+      return (*others)[0].integer(0) == 0;
+    }));
+  };
+  end_sessions();
+  EXPECT_TRUE(database.latest_record());
+  end_sessions();
+  EXPECT_TRUE(database.add_record(sample(0)));
+  end_sessions();
+  EXPECT_TRUE(database.add_workload(kWorkload, "workload w { }"));
+}
+
+TEST_F(PostgresStoreTest, WhatIsWaitedForIsStoredOnce) {
+  init();
+  test::LossyProxy proxy(*server_);
+  auto opened = Database::open(proxy.address(name_), DatabaseMode::Write);
+  ASSERT_TRUE(opened) << opened.error();
+  proxy.lose_answer_to("COMMIT");
+  EXPECT_FALSE(opened->add_record(sample(0))) << "without a wait it is an error";
+  std::vector<std::string> said;
+  opened->wait_for_server({[] { return false; }, [&](const std::string& text) { said.push_back(text); }});
+  auto is_stored_once = [&](int number, const auto& store) {
+    proxy.lose_answer_to("COMMIT");
+    auto done = store();
+    EXPECT_TRUE(done) << done.error();
+    EXPECT_EQ(proxy.lost(), number + 1);
+  };
+  is_stored_once(1, [&] { return opened->add_record(sample(1)); });
+  is_stored_once(2, [&] { return opened->add_records({sample(2), sample(3)}); });
+  is_stored_once(3, [&] { return opened->add_workload(kWorkload, "workload w { }"); });
+  is_stored_once(4, [&] { return opened->begin_run({.command = "tune"}); });
+  proxy.lose_answer_to("INSERT");  // not done yet: the transaction ends with the connection
+  EXPECT_TRUE(opened->add_record(sample(4)));
+  EXPECT_EQ(said.size(), 10u) << "away and there again, each time";
+  std::multiset<std::string> programs;
+  ASSERT_TRUE(open().visit({}, [&](Record& record) { programs.insert(record.program); }));
+  EXPECT_EQ(programs, (std::multiset<std::string>{hash_of(0), hash_of(1), hash_of(2), hash_of(3), hash_of(4)}));
+  EXPECT_EQ(open().workloads()->size(), 1u);
+  EXPECT_EQ(open().runs()->size(), 1u);
+}
+
+// The name leads to another database once the connection is made anew: a copy, say, or one that was made again.
+TEST_F(PostgresStoreTest, NothingIsWrittenToAnotherDatabaseOfTheName) {
+  init();
+  Database waiting = open(), impatient = open();
+  waiting.wait_for_server({[] { return false; }, [](const std::string&) {}});
+  server_->sql("postgres", cat("DROP DATABASE ", name_, " WITH (FORCE); CREATE DATABASE ", name_));
+  init();
+  for (Database* database : {&waiting, &impatient}) {
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      std::string message = database->add_record(sample(0)).error();
+      EXPECT_NE(message.find("is another one than before"), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(*open().latest_record(), 0);
 }
 
 // The command: one sentence, exit code 3, no secret.
