@@ -37,8 +37,6 @@ DatabaseResult<Database> Database::open(const std::string& path, DatabaseMode mo
   return Database(std::move(*store));
 }
 
-void Database::wait_for_server(Waiting waiting) { store_->wait_for_server(waiting); }
-
 DatabaseStatus Database::add_workload(const std::string& hash, const std::string& text) {
   TW_CHECK(is_hash(hash), "a workload's key is a 128-bit hash");
   return store_->add_workload(hash, text);

@@ -13,7 +13,7 @@
 // file has the name, beside it, which is an error of that call.
 //
 // A server that went away is an error of the call at hand, whose outcome is not known then; the next call connects
-// again. After wait_for_server() the call waits instead, and what it stores is stored once.
+// again.
 //
 // A Database belongs to one thread at a time; open a second one for another thread. It must not be
 // used after fork().
@@ -27,7 +27,6 @@
 
 #include "runtime/store/database_result.h"
 #include "runtime/store/record.h"
-#include "runtime/store/server_wait.h"
 
 namespace tw {
 
@@ -84,10 +83,6 @@ class Database {
   // What happened to the file since the last call, for the user; "" if nothing did.
   std::string take_notice();
 
-  // From now on a call that the server cannot do now but may later is repeated (server_wait.h). It fails if it is
-  // stopped meanwhile. A file is not waited for.
-  void wait_for_server(Waiting waiting);
-
   // Stores a workload's text unless it is there. The same hash with another text (other names)
   // keeps the first text.
   DatabaseStatus add_workload(const std::string& hash, const std::string& text);
@@ -131,8 +126,8 @@ class Database {
   i64 damaged() const;
   // Reads everything and checks the file's structure.
   DatabaseResult<Verification> verify();
-  // Removes what a host or machine (machine_of) says to have measured, and what a role of this name has stored,
-  // whatever it says. Returns how many records that were. Only of a server, and for its owner.
+  // Removes what a host or machine (machine_of) has measured and returns how many records that were. Only of a server,
+  // and for its owner.
   DatabaseResult<i64> remove_host(const std::string& host);
 
  private:

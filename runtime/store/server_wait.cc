@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -17,10 +18,28 @@ bool begins_with_any(const std::string& state, std::initializer_list<std::string
   return std::ranges::any_of(beginnings, [&](std::string_view beginning) { return state.starts_with(beginning); });
 }
 
+std::mutex mutex;
+std::optional<Waiting> of_run;  // of the LongRun that lives
+
 // A person has to do something: the role, its password, the database's name, its rights.
 bool is_refused(const DatabaseError& error) { return begins_with_any(error.state, {"28", "3D000", "42501"}); }
 
 }  // namespace
+
+LongRun::LongRun(Waiting waiting) {
+  std::lock_guard lock(mutex);
+  of_run = std::move(waiting);
+}
+
+LongRun::~LongRun() {
+  std::lock_guard lock(mutex);
+  of_run.reset();
+}
+
+std::optional<Waiting> LongRun::waiting() {
+  std::lock_guard lock(mutex);
+  return of_run;
+}
 
 // Full disks and missing memory or connections; locks that are held for long; statements that an administrator ended;
 // files that cannot be read or written.

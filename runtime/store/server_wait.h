@@ -16,6 +16,16 @@ struct Waiting {
   std::function<void(const std::string&)> say;
 };
 
+// While one lives, databases on servers that this process opens wait: what a call of them stores is stored once, and it
+// fails only if it is stopped meanwhile. Without one a call fails at once. There is one at a time.
+class LongRun {
+ public:
+  explicit LongRun(Waiting waiting);
+  ~LongRun();
+  LongRun(const LongRun&) = delete;
+  static std::optional<Waiting> waiting();
+};
+
 // May the same call succeed later, without anybody changing it?
 bool may_pass(const DatabaseError& error);
 
@@ -47,8 +57,8 @@ auto repeat_while_it_may_pass(const Waiting& waiting, const std::function<Databa
   ServerWait wait(waiting);
   for (;;) {
     auto result = body();
-    if (result) return wait.end(), result;
-    if (!may_pass(result.failure())) return result;
+    if (result) wait.end();
+    if (result || !may_pass(result.failure())) return result;
     if (auto passed = wait.pass(result.failure(), reconnect); !passed) return decltype(result)(passed.failure());
   }
 }

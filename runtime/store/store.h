@@ -17,7 +17,6 @@ class DatabaseStore {
   virtual const std::string& path() const = 0;
   virtual bool is_in_place() const { return true; }
   virtual std::string take_notice() { return ""; }
-  virtual void wait_for_server(const Waiting&) {}
   virtual i64 damaged() const = 0;
 
   virtual DatabaseStatus add_workload(const std::string& hash, const std::string& text) = 0;
