@@ -32,6 +32,7 @@
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/postgres_address.h"
+#include "runtime/store/server_wait.h"
 #include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
@@ -251,15 +252,12 @@ bool have_one_worker(const LoadedList& list) {
 }
 
 int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
+  const double end = tuning.seconds > 0 ? seconds_now() + tuning.seconds : std::numeric_limits<double>::infinity();
+  LongRun long_run({.must_stop = [end] { return stop_wanted || seconds_now() >= end; },
+                    .say = [](const std::string& text) { say(text); }});
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();
-  database->wait_for_server(
-      {.must_stop =
-           [end = tuning.seconds > 0 ? seconds_now() + tuning.seconds : std::numeric_limits<double>::infinity()] {
-             return stop_wanted || seconds_now() >= end;
-           },
-       .say = [](const std::string& text) { say(text); }});
   WorkerStart worker;
   std::unique_ptr<TunerLink> fleet;
   int no_fleet = Ok;

@@ -9,6 +9,7 @@
 #include "dsl/base/text.h"
 #include "runtime/store/postgres_rows.h"
 #include "runtime/store/postgres_schema.h"
+#include "runtime/store/server_wait.h"
 
 namespace tw {
 namespace {
@@ -25,7 +26,6 @@ class PostgresStore : public DatabaseStore {
 
   const std::string& path() const override { return connection_.address(); }
   i64 damaged() const override { return static_cast<i64>(damaged_.size()); }
-  void wait_for_server(const Waiting& waiting) override { waiting_ = waiting; }
 
   DatabaseStatus add_workload(const std::string& hash, const std::string& text) override;
   DatabaseResult<std::vector<WorkloadText>> workloads(const std::string& hash) override;
@@ -77,8 +77,8 @@ class PostgresStore : public DatabaseStore {
 
   PostgresConnection connection_;
   DatabaseMode mode_;
-  std::string identity_;                           // of the database
-  std::optional<Waiting> waiting_;                 // whoever waits for the server; without it calls fail at once
+  std::string identity_;  // of the database
+  std::optional<Waiting> waiting_ = LongRun::waiting();
   std::set<std::pair<std::string, i64>> damaged_;  // table and id
 };
 

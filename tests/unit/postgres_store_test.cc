@@ -15,6 +15,7 @@
 #include "runtime/store/database_copy.h"
 #include "runtime/store/postgres_rows.h"
 #include "runtime/store/postgres_schema.h"
+#include "runtime/store/server_wait.h"
 #include "support/environment.h"
 #include "support/lossy_proxy.h"
 #include "support/postgres_server.h"
@@ -438,12 +439,14 @@ TEST_F(PostgresStoreTest, AConnectionOfBeforeARestartIsMadeAnew) {
 TEST_F(PostgresStoreTest, WhatIsWaitedForIsStoredOnce) {
   init();
   test::LossyProxy proxy(*server_);
+  auto impatient = Database::open(proxy.address(name_), DatabaseMode::Write);
+  ASSERT_TRUE(impatient) << impatient.error();
+  proxy.lose_answer_to("COMMIT");
+  EXPECT_FALSE(impatient->add_record(sample(0))) << "without a wait it is an error";
+  std::vector<std::string> said;
+  LongRun run({[] { return false; }, [&](const std::string& text) { said.push_back(text); }});
   auto opened = Database::open(proxy.address(name_), DatabaseMode::Write);
   ASSERT_TRUE(opened) << opened.error();
-  proxy.lose_answer_to("COMMIT");
-  EXPECT_FALSE(opened->add_record(sample(0))) << "without a wait it is an error";
-  std::vector<std::string> said;
-  opened->wait_for_server({[] { return false; }, [&](const std::string& text) { said.push_back(text); }});
   auto is_stored_once = [&](int number, const auto& store) {
     proxy.lose_answer_to("COMMIT");
     auto done = store();
@@ -467,8 +470,9 @@ TEST_F(PostgresStoreTest, WhatIsWaitedForIsStoredOnce) {
 // The name leads to another database once the connection is made anew: a copy, say, or one that was made again.
 TEST_F(PostgresStoreTest, NothingIsWrittenToAnotherDatabaseOfTheName) {
   init();
-  Database waiting = open(), impatient = open();
-  waiting.wait_for_server({[] { return false; }, [](const std::string&) {}});
+  Database impatient = open();
+  LongRun run({[] { return false; }, [](const std::string&) {}});
+  Database waiting = open();
   server_->sql("postgres", cat("DROP DATABASE ", name_, " WITH (FORCE); CREATE DATABASE ", name_));
   init();
   for (Database* database : {&waiting, &impatient}) {
