@@ -256,9 +256,7 @@ DatabaseResult<i64> PostgresStore::latest_record() {
 DatabaseResult<std::vector<Record>> PostgresStore::best(const std::string& workload, const std::string& target,
                                                         const std::string& machine, std::size_t n) {
   std::vector<Record> found;
-  const std::string statement =
-      cat(postgres_select<Record>(), "WHERE task_key = $1::bigint AND machine_key = $2::bigint AND ", sql::kIsGood,
-          " AND (seconds_ps, id) > ($3::bigint, $4::bigint) ORDER BY seconds_ps, id LIMIT $5::bigint");
+  const std::string statement = postgres_best();
   i64 seconds = -1, id = 0;  // where the next page begins
   while (found.size() < n) {
     i64 wanted = static_cast<i64>(std::min<std::size_t>(n - found.size(), rows_of_a_page));
@@ -268,8 +266,7 @@ DatabaseResult<std::vector<Record>> PostgresStore::best(const std::string& workl
       id = (*page)[at].integer(0);
       seconds = (*page)[at].integer(2 + 3);  // behind id, digest, workload, target, status
       std::optional<Record> record = good<Record>((*page)[at]);
-      // Texts may share a key. The statement does not compare them: the server would expect to find next to no row, and
-      // sort all that the task has.
+      // Texts may share a key.
       bool is_of_task = record && record->workload == workload && record->target == target;
       if (is_of_task && machine_of(record->host) == machine) found.push_back(std::move(*record));
     }
