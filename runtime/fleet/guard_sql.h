@@ -166,7 +166,6 @@ begin
     end if;
     new.deadline := least(new.deadline, old.leased + longest);
   elsif new.state = 'done' then
-    if ran_out then perform tracewright_fleet.refuse('the lease has run out'); end if;
     if (new.record is null) = (new.fault is null) then
       perform tracewright_fleet.refuse('a trial ends with a record or a fault');
     end if;
