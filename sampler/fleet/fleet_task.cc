@@ -66,6 +66,7 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
 }
 
 DatabaseStatus read_new_records(FleetTask& task, Database& database) {
+  if (!task.may_read) return Done{};
   std::string better;
   auto note = [&](Record& record) {
     task.last_record = std::max(task.last_record, record.id);

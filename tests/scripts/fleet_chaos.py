@@ -15,7 +15,6 @@ nobody is cut off. Exit codes: 0 good, 1 not, 77 it cannot run here.
 """
 import argparse
 import glob
-import itertools
 import json
 import os
 import random
@@ -134,13 +133,14 @@ class Runner:
 
     def __init__(self, chaos, name, place):
         self.chaos, self.name, self.place = chaos, name, place
-        self.process, self.kills, self.ended, self.beats = None, 0, [], 0
+        self.process, self.kills, self.ended, self.began = None, 0, [], 0
         self.log = open(f"{chaos.folder}/{name}.log", "a")
 
     def words(self):
         raise NotImplementedError
 
     def start(self):
+        self.began = os.path.getsize(self.log.name)
         self.process = subprocess.Popen(self.place.command(self.words()), stdout=self.log, stderr=self.log,
                                         cwd=self.chaos.folder)
 
@@ -151,8 +151,15 @@ class Runner:
         self.kills += 1
         self.start()
 
-    def errors(self):
-        return [code for code in self.ended if code not in (0, 130)]
+    def note_end(self):
+        """It has ended by itself. Where there was no server when it started, that is what it should do."""
+        with open(self.log.name) as file:
+            file.seek(self.began)
+            lines = file.read().splitlines()
+        had_no_server = any("cannot open database" in line and "; waiting" not in line for line in lines)
+        if self.process.returncode != 0 and not (self.process.returncode == 3 and had_no_server):
+            self.ended.append(self.process.returncode)
+            say(f"{self.name} has ended by itself with exit code {self.process.returncode}")
 
 
 class Machine(Runner):
@@ -162,9 +169,8 @@ class Machine(Runner):
 
     def keep(self, is_over):
         if not alive(self.process):
-            self.ended.append(self.process.returncode)
+            self.note_end()
             if not is_over:
-                say(f"{self.name} has ended by itself with exit code {self.process.returncode}")
                 self.start()
 
 
@@ -188,13 +194,11 @@ class Tuner(Runner):
         """A list that is done is followed by another one until the chaos is over."""
         if self.is_done or alive(self.process):
             return
+        self.note_end()
         code = self.process.returncode
-        self.ended.append(code)
         if code == 0:
             self.chaos.results.append(json.load(open(self.result)))
             self.rounds += 1
-        else:
-            say(f"{self.name} has ended by itself with exit code {code}")
         if code == 0 and is_over:
             self.is_done = True
         else:
@@ -209,28 +213,25 @@ class Witness(threading.Thread):
         self.chaos, self.acknowledged, self.is_over = chaos, [], False
         list_of_one = f"{chaos.folder}/witness.yaml"
         with open(list_of_one, "w") as file:
-            file.write(TASKS.format(name="witness", m=8, trials=1))
+            file.write(TASKS.format(name="witness", m=8, trials=min(120, 10 + chaos.options.kills)))
         database = f"{chaos.folder}/witness.db"
-        subprocess.run([chaos.program, "tune", list_of_one, "--database", database, "--trials", "1"], check=True,
+        subprocess.run([chaos.program, "tune", list_of_one, "--database", database], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = subprocess.run([chaos.program, "db", "export", database], check=True, capture_output=True,
                                text=True).stdout.splitlines()
         rows = [json.loads(line) for line in lines]
         self.workloads = [json.dumps(row) for row in rows if "program" not in row]
-        self.record = next(row for row in rows if "program" in row)
+        self.records = [row for row in rows if "program" in row]
 
     def run(self):
-        for number in itertools.count():
-            if self.is_over:
-                return
-            row = {**self.record, "program": f"{number:032x}", "task": "witness"}
-            row.pop("digest", None)
+        for row in self.records:
             text = "\n".join([*self.workloads, json.dumps(row)]) + "\n"
             while not self.is_over:
                 done = subprocess.run([self.chaos.program, "db", "import", self.chaos.server.url("tuner", "127.0.0.1")],
                                       input=text, capture_output=True, text=True)
                 if done.returncode == 0:
-                    self.acknowledged.append(row["program"])
+                    self.acknowledged.append(row["digest"])
+                    time.sleep(1)
                     break
                 if done.returncode != 3:
                     say(f"the witness: {done.stderr}")
@@ -410,8 +411,8 @@ class Chaos:
             if not tuner.is_done:
                 problems.append(f"{tuner.name} has not ended")
         for runner in self.machines + self.tuners:
-            if runner.errors():
-                problems.append(f"{runner.name} ended with exit codes {runner.errors()}")
+            if runner.ended:
+                problems.append(f"{runner.name} ended with exit codes {runner.ended}")
         for machine in self.machines:
             machine.process.send_signal(signal.SIGINT)
         for machine in self.machines:
@@ -425,8 +426,10 @@ class Chaos:
         lost = self.seen - rows
         if lost:
             problems.append(f"{len(lost)} records that were seen are lost, such as {sorted(lost)[:3]}")
-        imported = self.server.sql("SELECT program FROM tracewright.records WHERE task = 'witness'")
+        imported = self.server.sql("SELECT digest FROM tracewright.records WHERE task LIKE 'witness%'")
         missing = set(self.witness.acknowledged) - set(imported)
+        if len(imported) != len(set(imported)):
+            problems.append("imported records are there twice")
         if missing:
             problems.append(f"{len(missing)} acknowledged records are lost, such as {sorted(missing)[:3]}")
         twice = self.server.sql("SELECT task || ' ' || program FROM tracewright.records GROUP BY workload, target, task, "

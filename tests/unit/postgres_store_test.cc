@@ -19,6 +19,7 @@
 #include "support/environment.h"
 #include "support/lossy_proxy.h"
 #include "support/postgres_server.h"
+#include "support/processes.h"
 #include "support/run_program.h"
 
 namespace tw {
