@@ -265,9 +265,9 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
   if (unanswered_.lease == trial.lease) {
     auto stored = is_stored(unanswered_);
     if (!stored) return stored.failure();
-    if (*stored) return Finished{Accepted::Yes, unanswered_.record};
+    if (*stored) return Finished{Accepted::Yes, std::exchange(unanswered_, {}).record};
   }
-  return transaction<Finished>([&]() -> DatabaseResult<Finished> {
+  auto finished = transaction<Finished>([&]() -> DatabaseResult<Finished> {
     auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
     if (!rows) return rows.failure();
     bool is_own = !rows->empty() && (*rows)[0].integer(2) == trial.lease;
@@ -293,6 +293,8 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
     if (auto told = connection_.run(queue_sql::kNotifyTuner, {(*rows)[0].integer(0)}); !told) return told.failure();
     return Finished{Accepted::Yes, ending->record};
   });
+  if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
+  return finished;
 }
 
 DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {

@@ -477,7 +477,8 @@ TEST_F(PostgresStoreTest, NothingIsWrittenToAnotherDatabaseOfTheName) {
   Database impatient = open();
   LongRun run({[] { return false; }, [](const std::string&) {}});
   Database waiting = open();
-  server_->sql("postgres", cat("DROP DATABASE ", name_, " WITH (FORCE); CREATE DATABASE ", name_));
+  server_->sql("postgres", cat("DROP DATABASE ", name_, " WITH (FORCE)"));
+  server_->sql("postgres", cat("CREATE DATABASE ", name_));
   init();
   for (Database* database : {&waiting, &impatient}) {
     for (int attempt = 0; attempt < 2; ++attempt) {
