@@ -6,6 +6,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
+#include "runtime/store/server_answers.h"
 #include "sampler/search/other_cores.h"
 
 namespace tw {
@@ -55,10 +56,12 @@ MachineReport MeasuringMachine::run() {
 // ---- the database
 
 bool MeasuringMachine::open() {
-  auto queue = TrialQueue::open(options_.address);
+  auto connect = [&] { return answers(options_.address); };
+  auto queue = repeat_while_it_may_pass(waiting_, connect, [&] { return TrialQueue::open(options_.address); });
   if (!queue) return fail(queue.error());
   queue_.emplace(std::move(*queue));
-  if (DatabaseStatus opened = reopen_database(); !opened) return fail(opened.error());
+  DatabaseStatus opened = repeat_while_it_may_pass(waiting_, connect, [&] { return reopen_database(); });
+  if (!opened) return fail(opened.error());
   if (!announce()) return false;
   heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) {
     DatabaseResult<bool> known = beats.beat_machine(id_);

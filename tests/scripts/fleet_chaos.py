@@ -211,27 +211,30 @@ class Witness(threading.Thread):
     def __init__(self, chaos):
         super().__init__(daemon=True)
         self.chaos, self.acknowledged, self.is_over = chaos, [], False
-        list_of_one = f"{chaos.folder}/witness.yaml"
+
+    def lines(self):
+        """Of a small tune into a file."""
+        chaos, list_of_one = self.chaos, f"{self.chaos.folder}/witness.yaml"
         with open(list_of_one, "w") as file:
-            file.write(TASKS.format(name="witness", m=8, trials=min(120, 10 + chaos.options.kills)))
+            file.write(TASKS.format(name="witness", m=8, trials=12))
         database = f"{chaos.folder}/witness.db"
         subprocess.run([chaos.program, "tune", list_of_one, "--database", database], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = subprocess.run([chaos.program, "db", "export", database], check=True, capture_output=True,
                                text=True).stdout.splitlines()
         rows = [json.loads(line) for line in lines]
-        self.workloads = [json.dumps(row) for row in rows if "program" not in row]
-        self.records = [row for row in rows if "program" in row]
+        return [json.dumps(row) for row in rows if "program" not in row], [row for row in rows if "program" in row]
 
     def run(self):
-        for row in self.records:
-            text = "\n".join([*self.workloads, json.dumps(row)]) + "\n"
+        workloads, records = self.lines()
+        for row in records:
+            text = "\n".join([*workloads, json.dumps(row)]) + "\n"
             while not self.is_over:
                 done = subprocess.run([self.chaos.program, "db", "import", self.chaos.server.url("tuner", "127.0.0.1")],
                                       input=text, capture_output=True, text=True)
                 if done.returncode == 0:
                     self.acknowledged.append(row["digest"])
-                    time.sleep(1)
+                    time.sleep(2)
                     break
                 if done.returncode != 3:
                     say(f"the witness: {done.stderr}")
@@ -259,9 +262,11 @@ class Chaos:
             subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
         data = f"{self.folder}/server"
         os.mkdir(data)
-        if self.options.full_disk:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", data], check=True)
+        # A disk of its own that can be full, and is as fast on a busy machine. Killed processes leave it as it is.
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", data]).returncode == 0:
             self.disk = data
+        elif self.options.full_disk:
+            sys.exit("--full-disk needs to mount a file system")
         self.server = Server(data, self.host)
         self.server.start()
         self.server.sql("CREATE DATABASE tw TEMPLATE template0 ENCODING 'UTF8'", "postgres")
@@ -509,6 +514,7 @@ def main():
     if os.geteuid() != 0 or not glob.glob("/usr/lib/postgresql/*/bin/initdb") or not shutil.which("setpriv"):
         print("skipped: needs root, PostgreSQL's server (Debian: postgresql) and setpriv")
         return 77
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chaos, is_good = Chaos(options), False
     try:
         chaos.set_up()
