@@ -1,4 +1,5 @@
-// Does a server let this process in now? For ServerWait::pass, where there is no connection yet that could be made anew.
+// Does a server let this process in now? For ServerWait::pass, where there is no connection yet that could be made
+// anew.
 #pragma once
 #include <string>
 
