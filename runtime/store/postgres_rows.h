@@ -47,7 +47,9 @@ std::string postgres_select() {
 
 // The next rows by rising id, of those that fit `condition` with its values $1 to $`count`. Further values: the last id
 // seen, the last id wanted; `of_task`: in front of them the task's key, and only its rows. Comparing key and id as one
-// leaves the server no other way than the index of the task, however its rows lie in the table.
+// leaves the server no other way than the index of the task, however its rows lie in the table, as long as `condition`
+// does not let it expect next to none: of a task that is new to its statistics it would expect just that, and read the
+// whole table for each page.
 template <class Row>
 std::string postgres_page(const std::string& condition, std::size_t count, bool of_task, int rows) {
   const std::string key = of_task ? "task_key, " : "", value = of_task ? cat("$", ++count, "::bigint, ") : "";

@@ -227,18 +227,20 @@ DatabaseStatus PostgresStore::visit(const RecordFilter& filter, const std::funct
     wanted.values.push_back(value);
     wanted.condition += cat(" AND ", comparison, " $", wanted.values.size());
   };
-  add("workload =", filter.workload);
-  add("target =", filter.target);
+  // A task is found by its key alone (postgres_page), and its texts are compared here.
+  const bool is_of_task = !filter.workload.empty() && !filter.target.empty();
+  if (is_of_task) wanted.task_key = key_of_texts(filter.workload, filter.target);
+  add("workload =", is_of_task ? "" : filter.workload);
+  add("target =", is_of_task ? "" : filter.target);
   add("target <>", filter.not_target);
-  if (!filter.workload.empty() && !filter.target.empty())
-    wanted.task_key = key_of_texts(filter.workload, filter.target);
   auto last = latest_record();
   if (!last) return last.failure();
   wanted.last = *last;
   if (wanted.last <= wanted.after) return Done{};
   return scan<Record>(wanted, [&](Record& record) {
     if (filter.stop && filter.stop()) return false;
-    visit(record);
+    bool is_other = is_of_task && (record.workload != filter.workload || record.target != filter.target);
+    if (!is_other) visit(record);
     return true;
   });
 }
