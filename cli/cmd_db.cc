@@ -165,6 +165,10 @@ int remove_records(const Options& options) {
   if (!database) return Environment;
   std::optional<i64> removed = checked(database->remove_host(options.host));
   if (!removed) return Environment;
+  if (is_database_address(options.database)) {
+    std::optional<TrialQueue> queue = checked(TrialQueue::open(options.database));
+    if (!queue || !checked(queue->remove_role(options.host))) return Environment;
+  }
   options.json ? print_json({{"removed", *removed}}) : say(cat(*removed, " records removed"));
   return Ok;
 }
@@ -181,7 +185,8 @@ constexpr Action actions[] = {
     {"best", "the fastest records of each task on each machine", list_best},
     {"init", "make the tables on a server and give the roles their rights, or bring them up to date", init},
     {"copy", "carry what DATABASE holds into TO, which may be empty; files and servers, in both directions", copy},
-    {"remove", "of a server: remove the records that the machine --host has measured", remove_records},
+    {"remove", "of a server: remove the records that the machine --host has measured or its role has stored",
+     remove_records},
 };
 
 }  // namespace
@@ -205,7 +210,8 @@ int run_db(int count, char** words) {
   app.add_option("--worker", options.schema.worker, "init: role that may store what it measures (\"\" = none)");
   app.add_option("--reader", options.schema.reader, "init: role that may only read (\"\" = none)");
   app.add_flag("--beside-others", options.schema.beside_others, "init: also where there are tables of other programs");
-  app.add_option("--host", options.host, "remove: a `host` of `db export`, or a `machine` of `show --json`");
+  app.add_option("--host", options.host,
+                 "remove: a `host` of `db export`, a `machine` of `show --json`, or the role that stored the records");
   app.add_option("--file", options.file,
                  "file to write or read instead of the standard streams; one that is read may be compressed by gzip");
   app.add_option("--task", options.task, "best: only the task of this name");

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
 #include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
@@ -24,12 +25,14 @@
 #include "cli/tuned_models.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/postgres_address.h"
+#include "runtime/store/server_wait.h"
 #include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
 #include "sampler/tasks/global_model.h"
@@ -249,6 +252,9 @@ bool have_one_worker(const LoadedList& list) {
 }
 
 int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
+  const double end = tuning.seconds > 0 ? seconds_now() + tuning.seconds : std::numeric_limits<double>::infinity();
+  LongRun long_run({.must_stop = [end] { return stop_wanted || seconds_now() >= end; },
+                    .say = [](const std::string& text) { say(text); }});
   std::optional<Database> database = open_database(path, DatabaseMode::Write);
   if (!database) return Environment;
   catch_interrupts();

@@ -10,6 +10,7 @@
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/store/postgres_address.h"
+#include "runtime/store/server_answers.h"
 
 namespace tw::cli {
 
@@ -28,12 +29,13 @@ bool check_measure_on(const std::string& said, const std::string& database, bool
 std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const std::string& address,
                                       Database& database, TuneOptions& tuning, int& code) {
   code = Environment;
-  std::optional<std::unique_ptr<TunerLink>> link = checked(TunerLink::open(address, name_of_process()));
-  if (!link) return nullptr;
   double begin = seconds_now();
   auto passed = [begin] { return seconds_now() - begin; };
   Waiting waiting{.must_stop = [&] { return stop_wanted || (tuning.seconds > 0 && passed() >= tuning.seconds); },
                   .say = [](const std::string& text) { say(text); }};
+  std::optional<std::unique_ptr<TunerLink>> link = checked(repeat_while_it_may_pass(
+      waiting, [&] { return answers(address); }, [&] { return TunerLink::open(address, name_of_process()); }));
+  if (!link) return nullptr;
   const Target& target = tasks[0].target;
   std::optional<MeasuredTarget> machine = (*link)->machine_for(to_string(target), waiting);
   if (!machine) {

@@ -1,20 +1,14 @@
-// LastingQueue: a queue of trials whose calls are repeated when the connection is lost: a server that is away is waited
-// for. Used by tuner_link.h and by the measuring machines (sampler/fleet). It belongs to one thread at a time.
+// LastingQueue: a queue of trials whose calls are repeated while the server cannot do them (server_wait.h): it is
+// waited for. Used by tuner_link.h and by the measuring machines (sampler/fleet). It belongs to one thread at a time.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "runtime/fleet/trial_queue.h"
+#include "runtime/store/server_wait.h"
 
 namespace tw {
-
-// How a wait ends early, and what a person should know meanwhile.
-struct Waiting {
-  std::function<bool()> must_stop;
-  std::function<void(const std::string&)> say;
-};
 
 class LastingQueue {
  public:
@@ -23,12 +17,11 @@ class LastingQueue {
   // stopped while the server was away, or there is an error.
   template <class T, class Body>
   std::optional<T> call(const Waiting& waiting, Body&& body) {
-    for (;;) {
-      DatabaseResult<T> result = body(queue_);
-      if (result) return std::move(*result);
-      if (!result.failure().is_connection_lost) return error_ = result.error(), std::nullopt;
-      if (!reconnect(waiting, result.error())) return std::nullopt;
-    }
+    DatabaseResult<T> result = repeat_while_it_may_pass(
+        waiting, [this] { return reconnect(); }, [&]() -> DatabaseResult<T> { return body(queue_); });
+    if (result) return std::move(*result);
+    if (!may_pass(result.failure())) error_ = result.error();
+    return std::nullopt;
   }
   // Why the queue cannot be used any more; "" = it can.
   const std::string& error() const { return error_; }
@@ -36,7 +29,7 @@ class LastingQueue {
   int reconnections() const { return reconnections_; }
 
  private:
-  bool reconnect(const Waiting& waiting, const std::string& why);
+  DatabaseStatus reconnect();
   TrialQueue queue_;
   std::string error_;
   int reconnections_ = 0;

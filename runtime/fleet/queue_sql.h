@@ -172,7 +172,8 @@ set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'),
 where t.id = any(array(select id from free))
 returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold)";
 inline constexpr const char* kLockTrial = R"(
-select tuner, state, lease, deadline >= clock_timestamp() from tracewright_fleet.trials where id = $1 for update)";
+select tuner, state, lease, deadline >= clock_timestamp(), record from tracewright_fleet.trials where id = $1
+for update)";
 // $2: record, $3: fault, $4: message.
 inline constexpr const char* kFinish = R"(
 update tracewright_fleet.trials set state = 'done', record = $2, fault = $3, message = $4, deadline = null

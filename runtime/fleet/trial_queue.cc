@@ -6,6 +6,7 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/guard_sql.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/store/postgres_rows.h"
 
@@ -59,6 +60,16 @@ std::string name_of_process() {
   return cat(host, ":", getpid());
 }
 
+std::string why_no_result(const Record& wanted, const Record& record) {
+  std::vector<std::string> different;
+  if (record.workload != wanted.workload) different.emplace_back("workload");
+  if (record.target != wanted.target) different.emplace_back("target");
+  if (record.program != wanted.program) different.emplace_back("program");
+  if (machine_of(record.host) != machine_of(wanted.host)) different.emplace_back("machine");
+  if (different.empty()) return "";
+  return cat("record ", record.id, " is of another ", join(different, ", "));
+}
+
 namespace {
 
 DatabaseStatus grant(PostgresConnection& connection, const std::string& role, const std::string& rights) {
@@ -73,6 +84,7 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
     if (auto made = connection.script(queue_sql::kTables); !made) return made;
+    if (auto guarded = connection.script(guard_sql::kGuards); !guarded) return guarded;
     const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
                                                                 {&options.worker, queue_sql::kRightsOfWorker},
                                                                 {&options.reader, ""}};
@@ -94,7 +106,14 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
     auto made = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
     if (!made) return DatabaseError{cat(made.error(), "; `tracewright db init` makes the tables of the queue")};
   }
-  return TrialQueue(std::move(*connection));
+  auto identity = identity_of(*connection);
+  if (!identity) return identity.failure();
+  return TrialQueue(std::move(*connection), std::move(*identity));
+}
+
+DatabaseStatus TrialQueue::reconnect() {
+  if (auto connected = connection_.reconnect(); !connected) return connected;
+  return check_identity(connection_, identity_);
 }
 
 // A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
@@ -289,10 +308,23 @@ struct Ending {
 
 }  // namespace
 
+// A role that may not ask is told that it is not: then the result counts as late or repeated.
+DatabaseResult<bool> TrialQueue::is_stored(const Unanswered& result) {
+  auto rows = run(postgres_sql::kIsStored, {result.record, result.digest});
+  if (rows) return (*rows)[0].is_true(0);
+  if (rows.failure().state == "42501") return false;
+  return rows.failure();
+}
+
 // `store` is called within the transaction, once the lease is known to be valid. It returns the Ending.
 template <class Store>
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, Store&& store) {
-  return transaction<Finished>([&]() -> DatabaseResult<Finished> {
+  if (unanswered_.lease == trial.lease) {
+    auto stored = is_stored(unanswered_);
+    if (!stored) return stored.failure();
+    if (*stored) return Finished{Accepted::Yes, std::exchange(unanswered_, {}).record};
+  }
+  auto finished = transaction<Finished>([&]() -> DatabaseResult<Finished> {
     auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
     if (!rows) return rows.failure();
     bool is_own = !rows->empty() && (*rows)[0].integer(2) == trial.lease;
@@ -304,7 +336,7 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
     };
     if (!is_valid) {
       if (auto counted = count(0, 0, 0); !counted) return counted.failure();
-      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late};
+      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(4) : 0};
     }
     DatabaseResult<Ending> ending = store();
     if (!ending) return ending.failure();
@@ -318,6 +350,8 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
     if (auto told = connection_.run(queue_sql::kNotifyTuner, {(*rows)[0].integer(0)}); !told) return told.failure();
     return Finished{Accepted::Yes, ending->record};
   });
+  if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
+  return finished;
 }
 
 DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {
@@ -331,6 +365,7 @@ DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& tria
       auto noted = connection_.run(queue_sql::kNoteFailure, {machine, clean_text(record.status, 64), stored.error});
       if (!noted) return noted.failure();
     }
+    unanswered_ = {trial.lease, *id, content_digest(stored)};
     return Ending{.record = *id, .is_good = record.ok()};
   });
 }
@@ -338,6 +373,10 @@ DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& tria
 DatabaseResult<Finished> TrialQueue::finish_known(i64 machine, const LeasedTrial& trial, i64 record) {
   return finished(machine, trial,
                   [&]() -> DatabaseResult<Ending> { return Ending{.record = record, .is_good = true}; });
+}
+
+DatabaseResult<i64> TrialQueue::known_result(const QueuedTrial& trial, const std::string& machine) {
+  return number(run(guard_sql::kKnownResult, {trial.workload, trial.target, trial.program, key_of_texts(machine)}));
 }
 
 DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
@@ -416,6 +455,13 @@ DatabaseResult<std::vector<FleetTuner>> TrialQueue::tuners() {
     if (tuner != tuners.end()) tuner->tasks.push_back({row.text(1), row.text(2), row.integer(3), row.integer(4)});
   }
   return tuners;
+}
+
+DatabaseStatus TrialQueue::remove_role(const std::string& role) {
+  return transaction<Done>([&]() -> DatabaseStatus {
+    if (auto removed = connection_.run(guard_sql::kRemoveFaults, {role}); !removed) return removed.failure();
+    return done(connection_.run(guard_sql::kRemoveMachines, {role}));
+  });
 }
 
 DatabaseResult<FleetStatus> TrialQueue::status() {

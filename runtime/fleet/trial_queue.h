@@ -40,7 +40,8 @@ namespace fault {
 inline constexpr std::string_view kMachineLost = "machine lost",  // two leases ran out
     kProgramDiffers = "program differs",                          // the machine makes another program of the trace
     kRefused = "refused",                                         // the row is none that a machine measures
-    kNoReference = "no reference";                                // the task's reference result cannot be had
+    kNoReference = "no reference",                                // the task's reference result cannot be had
+    kWrongRecord = "wrong record";  // what a machine says is its result is that of another trial; the tuner notices
 }
 
 // "host:process", what a tuner or machine is called where nobody gives it a name.
@@ -138,13 +139,17 @@ enum class Accepted : u8 {
   Repeated,  // the same lease has given its result already: ignored, counted
 };
 
+// Why `record` is no result of a trial of which `wanted` has what is known before it is measured; "" if it is one. A
+// known program may have been measured with another trace that makes it.
+std::string why_no_result(const Record& wanted, const Record& record);
+
 struct Finished {
   Accepted accepted = Accepted::Late;
   i64 record = 0;  // that the trial has now; 0 = none
 };
 
-// Makes the tables of the queue where they are missing, and gives the roles of `options` (which must be there) their
-// rights. In a transaction of its own.
+// Makes the tables of the queue where they are missing, guards their rows (guard_sql.h), and gives the roles of
+// `options` (which must be there) their rights. In a transaction of its own.
 DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options);
 
 class TrialQueue {
@@ -152,7 +157,8 @@ class TrialQueue {
   // Makes the queue's tables where they are missing, in a database that has those of records.
   static DatabaseResult<TrialQueue> open(const std::string& address);
   const PostgresConnection& connection() const { return connection_; }
-  DatabaseStatus reconnect() { return connection_.reconnect(); }
+  // Fails where the address leads to another database now.
+  DatabaseStatus reconnect();
   // Waits until the queue has something new for this tuner or machine, or the time is over. Early on a signal.
   // Early, too, when `other`, a file descriptor, can be read; -1 = there is none.
   DatabaseStatus wait(std::chrono::milliseconds most, int other = -1);
@@ -200,6 +206,9 @@ class TrialQueue {
   DatabaseResult<Finished> finish(i64 machine, const LeasedTrial& trial, const Record& record);
   // The same with a record that the database has already.
   DatabaseResult<Finished> finish_known(i64 machine, const LeasedTrial& trial, i64 record);
+  // The first record of the trial's program on a machine of this kind (machine_of), whoever measured it; 0 = none. For
+  // roles that may not read records.
+  DatabaseResult<i64> known_result(const QueuedTrial& trial, const std::string& machine);
   // The trial cannot be measured here. `message` is cut to kLongestMessage.
   DatabaseResult<Finished> finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
                                              const std::string& message);
@@ -214,9 +223,12 @@ class TrialQueue {
   // Ends leases that ran out, and removes tuners that are gone. Returns how many leases these are.
   DatabaseResult<i64> tidy();
   DatabaseResult<FleetStatus> status();
+  // Removes the machines and faults of a role: for the owner of the tables.
+  DatabaseStatus remove_role(const std::string& role);
 
  private:
-  explicit TrialQueue(PostgresConnection connection) : connection_(std::move(connection)) {}
+  TrialQueue(PostgresConnection connection, std::string identity)
+      : connection_(std::move(connection)), identity_(std::move(identity)) {}
   template <class Store>
   DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
   // Two that change the same rows in another order block each other; the server ends one of them, whose work is undone,
@@ -235,9 +247,18 @@ class TrialQueue {
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });
   }
+  // The record that finish() has written for a lease whose COMMIT has got no answer yet.
+  struct Unanswered {
+    i64 lease = 0, record = 0;
+    std::string digest;
+  };
+  DatabaseResult<bool> is_stored(const Unanswered& result);
+
   PostgresConnection connection_;
   bool is_machine_ = false;    // add_machine() was called
   bool is_listening_ = false;  // for trials
+  std::string identity_;       // of the database
+  Unanswered unanswered_;
 };
 
 }  // namespace tw

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <regex>
 
 #include "dsl/base/text.h"
 #include "runtime/store/libpq.h"
@@ -23,10 +24,18 @@ std::size_t end_of_scheme(const std::string& text) {
   return is_scheme ? colon + 1 : 0;
 }
 
+// An address whose parts are where they belong: an `@` in the value of an option is no end of a password.
+bool is_plain_with_options(const std::string& text) {
+  static const std::regex form(
+      R"(postgres(ql)?://([^:@/?]*@)?[^:@/?,]*(:[0-9]*)?(,[^:@/?,]*(:[0-9]*)?)*/[^:@/?]*\?[a-z_]+=[^&]*(&[a-z_]+=[^&]*)*)");
+  return std::regex_match(text, form);
+}
+
 // A colon in front of an `@` may begin a password, so nothing of such a text is ever shown.
 bool may_hold_password(const std::string& text) {
   std::size_t at = text.rfind('@'), colon = text.find(':', end_of_scheme(text));
-  return text.find("password=") != std::string::npos || (at != std::string::npos && colon < at);
+  if (text.find("password=") != std::string::npos) return true;
+  return at != std::string::npos && colon < at && !is_plain_with_options(text);
 }
 
 bool is_known_scheme(const std::string& text) {

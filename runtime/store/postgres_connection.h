@@ -94,8 +94,11 @@ class PostgresConnection {
   std::string role() const;  // that the server knows this session by
   // False once a call has found the connection lost.
   bool is_connected() const;
-  // A new session with the same address, which listens to the same channels. What a transaction had done is gone.
+  // A new session with the same address, which listens to the same channels. What a transaction had done is gone. The
+  // session before is ended where the server still has it: it changes nothing any more.
   DatabaseStatus reconnect();
+
+  void close() { connection_.reset(); }
 
   // Runs one statement. All rows of the answer are in memory. What is run again is prepared: the server reads and plans
   // it once for the session.
@@ -141,6 +144,7 @@ class PostgresConnection {
   };
   explicit PostgresConnection(std::string address) : address_(std::move(address)) {}
   DatabaseStatus connect();
+  DatabaseStatus end_session();
   DatabaseStatus begin();
   DatabaseStatus commit();
   void roll_back();
@@ -156,6 +160,8 @@ class PostgresConnection {
   std::vector<std::string> channels_;
   std::unordered_map<std::string, std::string> prepared_;  // statements of this session; "" = it was run once
   int statements_ = 0;                                     // that were prepared: their names differ
+  i64 process_ = 0;                                        // of the session at the server; 0 = none
+  std::string beginning_;                                  // of that process, as the server writes it
 };
 
 }  // namespace tw

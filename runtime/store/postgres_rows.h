@@ -47,12 +47,23 @@ std::string postgres_select() {
 
 // The next rows by rising id, of those that fit `condition` with its values $1 to $`count`. Further values: the last id
 // seen, the last id wanted; `of_task`: in front of them the task's key, and only its rows. Comparing key and id as one
-// leaves the server no other way than the index of the task, however its rows lie in the table.
+// leaves the server no other way than the index of the task, however its rows lie in the table, as long as `condition`
+// does not let it expect next to none: of a task that is new to its statistics it would expect just that, and read the
+// whole table for each page.
 template <class Row>
 std::string postgres_page(const std::string& condition, std::size_t count, bool of_task, int rows) {
   const std::string key = of_task ? "task_key, " : "", value = of_task ? cat("$", ++count, "::bigint, ") : "";
   return cat(postgres_select<Row>(), "WHERE ", condition, " AND (", key, "id) > (", value, "$", count + 1,
              "::bigint) AND (", key, "id) <= (", value, "$", count + 2, "::bigint) ORDER BY ", key, "id LIMIT ", rows);
+}
+
+// The fastest good records of a task on a machine. Values: the task's key, the machine's key, the last time and id
+// seen, how many. It compares keys, not texts: else the server would expect next to no row, and sort all that the task
+// has.
+inline std::string postgres_best() {
+  return cat(postgres_select<Record>(), "WHERE task_key = $1::bigint AND machine_key = $2::bigint AND ",
+             postgres_sql::kIsGood,
+             " AND (seconds_ps, id) > ($3::bigint, $4::bigint) ORDER BY seconds_ps, id LIMIT $5::bigint");
 }
 
 // False = the digest does not fit.

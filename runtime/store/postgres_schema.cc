@@ -112,6 +112,22 @@ DatabaseStatus check_postgres_schema(PostgresConnection& connection, Migrations 
   return Done{};
 }
 
+DatabaseResult<std::string> identity_of(PostgresConnection& connection) {
+  auto found = connection.run(sql::kIdentity);
+  if (!found) return found.failure();
+  return (*found)[0].text(0);
+}
+
+DatabaseStatus check_identity(PostgresConnection& connection, const std::string& identity) {
+  auto found = identity_of(connection);
+  bool has_tables = found || found.failure().state != "42P01";
+  if (!found && has_tables) return found.failure();
+  if (found && *found == identity) return Done{};
+  return DatabaseError{cat("database ", connection.address(),
+                           " is another one than before the connection was lost; nothing was written to it. Look at "
+                           "the address, and start again")};
+}
+
 DatabaseResult<std::vector<std::string>> make_postgres_schema(PostgresConnection& connection,
                                                               const SchemaOptions& options, Migrations migrations) {
   using Notes = std::vector<std::string>;

@@ -14,6 +14,11 @@ namespace tw {
 DatabaseStatus check_postgres_schema(PostgresConnection& connection,
                                      std::span<const postgres_sql::Migration> migrations = postgres_sql::kMigrations);
 
+// What tells this database from every other one, also from a later one of the same name.
+DatabaseResult<std::string> identity_of(PostgresConnection& connection);
+// Fails unless it is `identity`. For a new session, before it writes. An error with is_connection_lost = false.
+DatabaseStatus check_identity(PostgresConnection& connection, const std::string& identity);
+
 struct SchemaOptions {
   bool beside_others = false;  // also in a database that holds tables of other programs
   // Names of the roles that get the rights; "" = nobody.

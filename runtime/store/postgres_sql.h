@@ -44,6 +44,15 @@ CREATE TABLE tracewright.runs (
   command text NOT NULL, seed bigint NOT NULL, started bigint NOT NULL, finished bigint NOT NULL,
   outcome text NOT NULL, version text NOT NULL, host text NOT NULL);
 )"},
+    // Machines ask whether a program has been measured. Who may not read records sees of the models only what machines
+    // tell of themselves, and adds to that.
+    {2, R"(
+CREATE INDEX records_program ON tracewright.records (program);
+ALTER TABLE tracewright.models ENABLE ROW LEVEL SECURITY;
+CREATE POLICY models_all ON tracewright.models USING (has_table_privilege('tracewright.records', 'SELECT'));
+CREATE POLICY rates_seen ON tracewright.models FOR SELECT USING (name IN ('machine rates', 'machine roofs'));
+CREATE POLICY rates_added ON tracewright.models FOR INSERT WITH CHECK (name IN ('machine rates', 'machine roofs'));
+)"},
 };
 inline constexpr int kNewestFormat = kMigrations[sizeof kMigrations / sizeof *kMigrations - 1].to;
 
@@ -58,6 +67,9 @@ inline constexpr const char* kSetFormat = "UPDATE tracewright.about SET format =
 inline constexpr const char* kFindSchema =
     "SELECT to_regnamespace('tracewright') IS NOT NULL, EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON "
     "n.oid = c.relnamespace WHERE n.nspname = 'tracewright' AND c.relname = 'about')";
+// Of the database with this schema, wherever its server is: another one has another number, even under the same name.
+inline constexpr const char* kIdentity =
+    "SELECT system_identifier || '/' || 'tracewright.about'::regclass::oid FROM pg_control_system()";
 inline constexpr const char* kReadAbout = "SELECT program, format FROM tracewright.about";
 // Tables and views of other programs, a few of them.
 inline constexpr const char* kFindStrangers =
@@ -93,8 +105,10 @@ inline constexpr Right kRights[] = {
      "GRANT INSERT (digest, command, seed, started, finished, outcome, version, host), "
      "UPDATE (digest, finished, outcome) ON tracewright.runs TO ?"},
     {"worker",
-     "GRANT SELECT ON tracewright.about, tracewright.workloads TO ?;"
-     "GRANT INSERT (@records), SELECT (id) ON tracewright.records TO ?"},
+     "GRANT SELECT ON tracewright.about, tracewright.workloads, tracewright.models TO ?;"
+     "GRANT INSERT (digest, name, target, version, data), UPDATE (digest, version, data) "
+     "ON tracewright.models TO ?;"
+     "GRANT INSERT (@records), SELECT (id, digest) ON tracewright.records TO ?"},
     {"reader", "GRANT SELECT ON ALL TABLES IN SCHEMA tracewright TO ?"},
 };
 inline constexpr const char* kEveryRole = "GRANT USAGE ON SCHEMA tracewright TO ?";
@@ -110,7 +124,8 @@ inline constexpr const char* kLatest =
 // Without the lock, for the case that somebody holds it for long.
 inline constexpr const char* kLatestSeen = "SELECT coalesce(max(id), 0) FROM tracewright.records";
 inline constexpr const char* kIsGood = "(status = 'ok' OR status = 'noisy')";
-inline constexpr const char* kOfTask = "task_key = $1::bigint AND workload = $2 AND target = $3";
+inline constexpr const char* kIsStored =
+    "SELECT EXISTS (SELECT FROM tracewright.records WHERE id = $1::bigint AND digest = $2)";
 inline constexpr const char* kTrials =
     "SELECT count(*) FROM tracewright.records WHERE task_key = $1::bigint AND machine_key = $2::bigint AND status <> "
     "$3";
@@ -130,6 +145,10 @@ SELECT workload, target, (SELECT r.task FROM tracewright.records r WHERE r.id =
 FROM parts p ORDER BY min(first_id) OVER (PARTITION BY workload, target), first_trial)";
 inline constexpr const char* kHosts = "SELECT DISTINCT host FROM tracewright.records";
 inline constexpr const char* kRemoveHost = "DELETE FROM tracewright.records WHERE host = $1";
+// What a role has stored, whatever it says of the machine.
+inline constexpr const char* kRemoveRates =
+    "DELETE FROM tracewright.models WHERE name IN ('machine rates', 'machine roofs') AND target = $1";
+inline constexpr const char* kRemoveRole = "DELETE FROM tracewright.records WHERE stored_by = $1";
 
 // ---- others
 

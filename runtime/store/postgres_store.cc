@@ -1,11 +1,15 @@
 #include "runtime/store/postgres_store.h"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
 #include <set>
 
 #include "dsl/base/text.h"
 #include "runtime/store/postgres_rows.h"
 #include "runtime/store/postgres_schema.h"
+#include "runtime/store/server_wait.h"
 
 namespace tw {
 namespace {
@@ -17,9 +21,8 @@ constexpr int rows_of_a_page = 256;  // of which no more are in memory
 class PostgresStore : public DatabaseStore {
  public:
   PostgresStore(PostgresConnection connection, DatabaseMode mode) : connection_(std::move(connection)), mode_(mode) {}
-  // After every new session.
-  DatabaseStatus prepare() { return mode_ == DatabaseMode::Read ? connection_.script(sql::kReadOnly) : Done{}; }
-  PostgresConnection& connection() { return connection_; }
+  // Fails unless the schema is there.
+  DatabaseStatus begin();
 
   const std::string& path() const override { return connection_.address(); }
   i64 damaged() const override { return static_cast<i64>(damaged_.size()); }
@@ -44,8 +47,17 @@ class PostgresStore : public DatabaseStore {
   DatabaseResult<i64> remove_host(const std::string& host) override;
 
  private:
+  // After every new session.
+  DatabaseStatus prepare() { return mode_ == DatabaseMode::Read ? connection_.script(sql::kReadOnly) : Done{}; }
+  DatabaseStatus reconnect();
   // Every call begins with it: a connection that was lost is made again.
   DatabaseStatus ready();
+  // body(), a DatabaseResult; repeated while the server is waited for.
+  template <class Body>
+  auto lasting(Body&& body);
+  // The id of the last of the rows that insert() has put in, all in one transaction. `rows`: pairs of id and digest.
+  using Inserted = std::vector<std::pair<i64, std::string>>;
+  DatabaseResult<i64> insert_once(const char* table, const std::function<DatabaseStatus(Inserted&)>& insert);
   DatabaseResult<PostgresRows> run(const std::string& statement, const std::vector<PostgresValue>& values = {});
   // The row, or nothing after it was noted as damaged.
   template <class Row>
@@ -65,22 +77,74 @@ class PostgresStore : public DatabaseStore {
 
   PostgresConnection connection_;
   DatabaseMode mode_;
+  std::string identity_;  // of the database
+  std::optional<Waiting> waiting_ = LongRun::waiting();
   std::set<std::pair<std::string, i64>> damaged_;  // table and id
 };
 
 // ---- reading
 // ------------------------------------------------------------------------------------------------------
 
-DatabaseStatus PostgresStore::ready() {
-  if (connection_.is_connected()) return Done{};
+DatabaseStatus PostgresStore::begin() {
+  if (auto done = prepare(); !done) return done;
+  if (auto done = check_postgres_schema(connection_); !done) return done;
+  auto identity = identity_of(connection_);
+  if (!identity) return identity.failure();
+  identity_ = std::move(*identity);
+  return Done{};
+}
+
+DatabaseStatus PostgresStore::reconnect() {
   if (auto done = connection_.reconnect(); !done) return done;
+  if (auto same = check_identity(connection_, identity_); !same) {
+    connection_.close();  // the next call looks again
+    return same;
+  }
   return prepare();
+}
+
+DatabaseStatus PostgresStore::ready() {
+  // Looks at what has arrived: a server that was started again has ended the session meanwhile.
+  if (connection_.is_connected() && connection_.wait(std::chrono::milliseconds(0))) return Done{};
+  return reconnect();
+}
+
+template <class Body>
+auto PostgresStore::lasting(Body&& body) {
+  auto once = [&] {
+    auto is_ready = ready();
+    return is_ready ? body() : decltype(body())(is_ready.failure());
+  };
+  if (!waiting_) return once();
+  return repeat_while_it_may_pass(*waiting_, [this] { return reconnect(); }, once);
 }
 
 DatabaseResult<PostgresRows> PostgresStore::run(const std::string& statement,
                                                 const std::vector<PostgresValue>& values) {
-  if (auto done = ready(); !done) return done.failure();
-  return connection_.run(statement, values);
+  return lasting([&] { return connection_.run(statement, values); });
+}
+
+// Where COMMIT got no answer, the rows tell whether it was done: their ids are known, and the session has ended.
+DatabaseResult<i64> PostgresStore::insert_once(const char* table,
+                                               const std::function<DatabaseStatus(Inserted&)>& insert) {
+  Inserted unanswered;
+  return lasting([&]() -> DatabaseResult<i64> {
+    if (!unanswered.empty()) {
+      const auto& [id, digest] = unanswered.back();
+      auto found = connection_.run(
+          cat("SELECT EXISTS (SELECT FROM tracewright.", table, " WHERE id = $1::bigint AND digest = $2)"),
+          {id, digest});
+      if (!found) return found.failure();
+      if ((*found)[0].is_true(0)) return id;
+    }
+    auto inserted = connection_.transaction<Inserted>([&]() -> DatabaseResult<Inserted> {
+      unanswered.clear();
+      if (auto done = insert(unanswered); !done) return done.failure();
+      return unanswered;
+    });
+    if (!inserted) return inserted.failure();
+    return inserted->empty() ? i64{0} : inserted->back().first;
+  });
 }
 
 template <class Row>
@@ -126,14 +190,18 @@ DatabaseStatus PostgresStore::add_workload(const std::string& hash, const std::s
   auto known = workloads(hash);
   if (!known) return known.failure();
   if (!known->empty()) return Done{};
-  return connection_.transaction<Done>([&]() -> DatabaseStatus {
-    if (auto locked = connection_.run(sql::kLockWorkloads); !locked) return locked.failure();
-    known = workloads(hash);
-    if (!known) return known.failure();
-    if (!known->empty()) return Done{};  // another tuner was faster
-    auto id = insert_postgres_row(connection_, WorkloadText{0, hash, text});
-    if (!id) return id.failure();
-    return Done{};
+  return lasting([&] {
+    return connection_.transaction<Done>([&]() -> DatabaseStatus {
+      if (auto locked = connection_.run(sql::kLockWorkloads); !locked) return locked.failure();
+      auto found = connection_.run(cat(postgres_select<WorkloadText>(), "WHERE hash = $1"), {hash});
+      if (!found) return found.failure();
+      for (int row = 0; row < found->size(); ++row) {
+        if (good<WorkloadText>((*found)[row])) return Done{};  // another tuner was faster
+      }
+      auto id = insert_postgres_row(connection_, WorkloadText{0, hash, text});
+      if (!id) return id.failure();
+      return Done{};
+    });
   });
 }
 
@@ -142,16 +210,13 @@ DatabaseResult<std::vector<WorkloadText>> PostgresStore::workloads(const std::st
 }
 
 DatabaseResult<i64> PostgresStore::add_records(std::vector<Record> records) {
-  if (auto done = ready(); !done) return done.failure();
-  if (records.size() == 1) return insert_record(connection_, records[0]);
-  return connection_.transaction<i64>([&]() -> DatabaseResult<i64> {
-    i64 last = 0;
+  return insert_once(Record::table, [&](Inserted& rows) -> DatabaseStatus {
     for (const Record& record : records) {
       auto id = insert_record(connection_, record);
-      if (!id) return id;
-      last = *id;
+      if (!id) return id.failure();
+      rows.emplace_back(*id, content_digest(record));
     }
-    return last;
+    return Done{};
   });
 }
 
@@ -162,26 +227,30 @@ DatabaseStatus PostgresStore::visit(const RecordFilter& filter, const std::funct
     wanted.values.push_back(value);
     wanted.condition += cat(" AND ", comparison, " $", wanted.values.size());
   };
-  add("workload =", filter.workload);
-  add("target =", filter.target);
+  // A task is found by its key alone (postgres_page), and its texts are compared here.
+  const bool is_of_task = !filter.workload.empty() && !filter.target.empty();
+  if (is_of_task) wanted.task_key = key_of_texts(filter.workload, filter.target);
+  add("workload =", is_of_task ? "" : filter.workload);
+  add("target =", is_of_task ? "" : filter.target);
   add("target <>", filter.not_target);
-  if (!filter.workload.empty() && !filter.target.empty())
-    wanted.task_key = key_of_texts(filter.workload, filter.target);
   auto last = latest_record();
   if (!last) return last.failure();
   wanted.last = *last;
   if (wanted.last <= wanted.after) return Done{};
   return scan<Record>(wanted, [&](Record& record) {
     if (filter.stop && filter.stop()) return false;
-    visit(record);
+    bool is_other = is_of_task && (record.workload != filter.workload || record.target != filter.target);
+    if (!is_other) visit(record);
     return true;
   });
 }
 
 DatabaseResult<i64> PostgresStore::latest_record() {
-  if (auto done = ready(); !done) return done.failure();
-  auto found = connection_.run_script(sql::kLatest);
-  if (!found && found.failure().state == "55P03") found = connection_.run(sql::kLatestSeen);
+  auto found = lasting([&] {
+    auto latest = connection_.run_script(sql::kLatest);
+    if (!latest && latest.failure().state == "55P03") latest = connection_.run(sql::kLatestSeen);
+    return latest;
+  });
   if (!found) return found.failure();
   return (*found)[0].integer(0);
 }
@@ -189,20 +258,19 @@ DatabaseResult<i64> PostgresStore::latest_record() {
 DatabaseResult<std::vector<Record>> PostgresStore::best(const std::string& workload, const std::string& target,
                                                         const std::string& machine, std::size_t n) {
   std::vector<Record> found;
-  const std::string statement =
-      cat(postgres_select<Record>(), "WHERE ", sql::kOfTask, " AND machine_key = $4::bigint AND ", sql::kIsGood,
-          " AND (seconds_ps, id) > ($5::bigint, $6::bigint) ORDER BY seconds_ps, id LIMIT $7::bigint");
+  const std::string statement = postgres_best();
   i64 seconds = -1, id = 0;  // where the next page begins
   while (found.size() < n) {
     i64 wanted = static_cast<i64>(std::min<std::size_t>(n - found.size(), rows_of_a_page));
-    auto page =
-        run(statement, {key_of_texts(workload, target), workload, target, key_of_texts(machine), seconds, id, wanted});
+    auto page = run(statement, {key_of_texts(workload, target), key_of_texts(machine), seconds, id, wanted});
     if (!page) return page.failure();
     for (int at = 0; at < page->size(); ++at) {
       id = (*page)[at].integer(0);
       seconds = (*page)[at].integer(2 + 3);  // behind id, digest, workload, target, status
       std::optional<Record> record = good<Record>((*page)[at]);
-      if (record && machine_of(record->host) == machine) found.push_back(std::move(*record));
+      // Texts may share a key.
+      bool is_of_task = record && record->workload == workload && record->target == target;
+      if (is_of_task && machine_of(record->host) == machine) found.push_back(std::move(*record));
     }
     if (page->size() < wanted) break;
   }
@@ -251,7 +319,10 @@ DatabaseResult<i64> PostgresStore::remove_host(const std::string& host) {
   auto hosts = run(sql::kHosts);
   if (!hosts) return hosts.failure();
   return connection_.transaction<i64>([&]() -> DatabaseResult<i64> {
-    i64 removed = 0;
+    auto of_role = connection_.run(sql::kRemoveRole, {host});
+    if (!of_role) return of_role.failure();
+    i64 removed = of_role->changed();
+    if (auto rates = connection_.run(sql::kRemoveRates, {host}); !rates) return rates.failure();
     for (int at = 0; at < hosts->size(); ++at) {
       std::string name = (*hosts)[at].text(0);
       if (name != host && machine_of(name) != host) continue;
@@ -267,8 +338,7 @@ DatabaseResult<i64> PostgresStore::remove_host(const std::string& host) {
 // ----------------------------------------------------------------------------------------------
 
 DatabaseStatus PostgresStore::save_model(const StoredModel& model) {
-  if (auto done = ready(); !done) return done;
-  auto id = insert_postgres_row(connection_, model, {}, "SELECT 1", sql::kReplaceModel);
+  auto id = lasting([&] { return insert_postgres_row(connection_, model, {}, "SELECT 1", sql::kReplaceModel); });
   if (!id) return id.failure();
   return Done{};
 }
@@ -278,8 +348,12 @@ DatabaseResult<std::vector<StoredModel>> PostgresStore::models(const std::string
 }
 
 DatabaseResult<i64> PostgresStore::add_run(const StoredRun& run) {
-  if (auto done = ready(); !done) return done.failure();
-  return insert_postgres_row(connection_, run);
+  return insert_once(StoredRun::table, [&](Inserted& rows) -> DatabaseStatus {
+    auto id = insert_postgres_row(connection_, run);
+    if (!id) return id.failure();
+    rows.emplace_back(*id, content_digest(run));
+    return Done{};
+  });
 }
 
 DatabaseStatus PostgresStore::finish_run(i64 id, i64 finished, const std::string& outcome) {
@@ -321,8 +395,7 @@ DatabaseResult<std::unique_ptr<DatabaseStore>> open_postgres(const std::string& 
   auto connection = PostgresConnection::open(address);
   if (!connection) return connection.failure();
   auto store = std::make_unique<PostgresStore>(std::move(*connection), mode);
-  if (auto done = store->prepare(); !done) return done.failure();
-  if (auto done = check_postgres_schema(store->connection()); !done) return done.failure();
+  if (auto done = store->begin(); !done) return done.failure();
   return std::unique_ptr<DatabaseStore>(std::move(store));
 }
 

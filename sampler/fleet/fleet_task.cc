@@ -66,6 +66,7 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
 }
 
 DatabaseStatus read_new_records(FleetTask& task, Database& database) {
+  if (!task.may_read) return Done{};
   std::string better;
   auto note = [&](Record& record) {
     task.last_record = std::max(task.last_record, record.id);
@@ -82,7 +83,8 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   };
   DatabaseStatus read = database.visit({task.workload, task.target_text, task.last_record}, note);
   constexpr const char* kNoRight = "42501";  // SQLSTATE
-  if (!read && read.failure().state == kNoRight) return Done{};
+  task.may_read = read || read.failure().state != kNoRight;
+  if (!task.may_read) return Done{};
   if (!read || better.empty()) return read;
   Replay on;
   std::string problem;

@@ -31,6 +31,7 @@ struct FleetTask {
   i64 last_record = 0;                                    // the latest record of the database that was read
   i64 last_own = 0;                                       // the latest one that this machine wrote
   std::map<Hash128, i64> programs, objects;               // that were measured on such a machine, and the record of it
+  bool may_read = true;                                   // the records: this role may
 
   bool is_of(const QueuedTrial& trial) const {
     return workload == trial.workload && target_text == trial.target && is_cold == trial.is_cold && seed == trial.seed;

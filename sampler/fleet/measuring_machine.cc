@@ -6,12 +6,15 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
+#include "runtime/store/server_answers.h"
 #include "sampler/search/other_cores.h"
 
 namespace tw {
 namespace {
 
-constexpr int kLeased = 4;                        // trials of one lease: one is compiled while another is measured
+constexpr int kLeased = 4;  // trials of one lease at most: one is compiled while another is measured
+// All trials of a lease end within kLongestLeaseSeconds. Where they take long, a machine leases fewer.
+constexpr double kShareOfLease = 0.25;
 constexpr std::chrono::milliseconds kPoll(1000);  // notifications wake a wait; where one is lost, it ends after so long
 constexpr double kOpenBytes = 2.0 * (1 << 30);    // of the tasks that are open at once; one alone may have more
 
@@ -39,8 +42,10 @@ MachineReport MeasuringMachine::run() {
     options_.metrics->add_leased(std::ssize(*trials));
     if (trials->empty())
       queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
-    else if (!measure_all(*trials))
+    else if (double begin = seconds_now(); !measure_all(*trials))
       break;
+    else
+      trial_seconds_ = (seconds_now() - begin) / static_cast<double>(trials->size());
   }
   if (!queue_->error().empty()) fail(queue_->error());
   heartbeat_.reset();
@@ -55,10 +60,12 @@ MachineReport MeasuringMachine::run() {
 // ---- the database
 
 bool MeasuringMachine::open() {
-  auto queue = TrialQueue::open(options_.address);
+  auto connect = [&] { return answers(options_.address); };
+  auto queue = repeat_while_it_may_pass(waiting_, connect, [&] { return TrialQueue::open(options_.address); });
   if (!queue) return fail(queue.error());
   queue_.emplace(std::move(*queue));
-  if (DatabaseStatus opened = reopen_database(); !opened) return fail(opened.error());
+  DatabaseStatus opened = repeat_while_it_may_pass(waiting_, connect, [&] { return reopen_database(); });
+  if (!opened) return fail(opened.error());
   if (!announce()) return false;
   heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) -> DatabaseResult<bool> {
     DatabaseResult<std::optional<i64>> lost = beats.beat_machine(id_);
@@ -109,8 +116,13 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
     }
     if (own.empty()) return Trials();
     if (auto offered = queue.offer(own); !offered) return offered.failure();
-    return queue.lease(id_, own, kLeased);
+    return queue.lease(id_, own, lease_size());
   });
+}
+
+int MeasuringMachine::lease_size() const {
+  double most = kShareOfLease * kLongestLeaseSeconds / std::max(trial_seconds_, 1e-3);
+  return static_cast<int>(std::clamp(most, 1.0, double{kLeased}));
 }
 
 // ---- trials
@@ -134,11 +146,25 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
   if (DatabaseStatus read = read_new_records(*task, *database_); !read) return open_database_again(read.error());
   failures_ = 0;
+  if (!task->may_read && !ask_for_results(*task, trials)) return false;
   std::unique_ptr<Builds> builds = begin_builds(*task, trials);
   // Kernels with several threads take the cores that compiling needs.
   if (task->target.threads > 1 || task->target.kind == TargetKind::OpenCl) builds->finish(waiting_.must_stop);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i))) return false;
+  }
+  return true;
+}
+
+// Of programs that others have measured. False: the machine ends.
+bool MeasuringMachine::ask_for_results(FleetTask& task, std::span<const LeasedTrial> trials) {
+  for (const LeasedTrial& leased : trials) {
+    std::optional<Hash128> program = parse_hash(leased.trial.program);
+    if (!program || task.programs.count(*program)) continue;
+    auto known =
+        queue_->call<i64>(waiting_, [&](TrialQueue& queue) { return queue.known_result(leased.trial, task.machine); });
+    if (!known) return false;
+    if (*known != 0) task.programs.emplace(*program, *known);
   }
   return true;
 }
@@ -237,7 +263,7 @@ bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFaul
 bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record) {
   auto finished =
       queue_->call<Finished>(waiting_, [&](TrialQueue& queue) { return queue.finish(id_, leased, record); });
-  if (finished && finished->accepted == Accepted::Yes) {
+  if (finished && finished->record != 0) {  // it may have been given before, too
     task.last_own = finished->record;
     if (std::optional<Hash128> program = parse_hash(record.program)) task.programs.emplace(*program, finished->record);
   }

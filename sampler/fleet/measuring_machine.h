@@ -52,8 +52,10 @@ class MeasuringMachine {
   bool announce();
   DatabaseStatus reopen_database();
   std::optional<std::vector<LeasedTrial>> lease();
+  int lease_size() const;
   bool measure_all(const std::vector<LeasedTrial>& trials);
   bool measure_group(std::span<const LeasedTrial> trials);
+  bool ask_for_results(FleetTask& task, std::span<const LeasedTrial> trials);
   bool open_database_again(const std::string& why);
   std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
   bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made);
@@ -80,6 +82,7 @@ class MeasuringMachine {
   int reconnections_ = 0;                 // of the queue, when the database was opened; -1 = it is to be opened again
   int failures_ = 0;                      // of the database, one behind the other
   double trial_began_ = 0;                // seconds_now() of the trial at hand
+  double trial_seconds_ = 0;              // of the trials of the last lease, on average
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
   TuneProfile profile_;

@@ -224,13 +224,20 @@ void FleetRunner::take_one(Place place, const TrialOutcome& outcome, Records& re
                                                "): ", outcome.message));
     return;
   }
+  Trial& trial = flying.batch.trials[place.trial];
   auto record = records.find(outcome.record);
-  if (record == records.end()) {
-    if (!waiting_.must_stop()) fail(cat("the database has no good record ", outcome.record, ", the result of a trial"));
+  if (record == records.end() && (waiting_.must_stop() || !machine_error_.empty())) return;
+  std::string why = record == records.end() ? cat("the database has no good record ", outcome.record)
+                                            : why_no_result(trial.record, record->second);
+  if (!why.empty()) {
+    ++flying.faults;
+    flying.said.try_emplace(std::string(fault::kWrongRecord),
+                            cat(flying.state->task->name, ": ", fault::kWrongRecord, " (", outcome.machine, "): ", why,
+                                "; it is passed over"));
     return;
   }
-  Trial& trial = flying.batch.trials[place.trial];
-  trial.record = record->second;
+  record->second.trace = trial.record.trace;  // that it makes the program is known here, of any other it is not
+  trial.record = std::move(record->second);
   trial.stored = true;
   observe(flying.batch, trial);
 }

@@ -236,7 +236,8 @@ TEST(PostgresAddress, NothingOfAnAddressWithAPasswordIsShown) {
   for (const char* address :
        {"postgresql://u:wr0ng@h/d", "postgres:/u:wr0ng@h/d", "postgresql//u:wr0ng@h/d", "postgress://u:wr0ng@h/d",
         "postgresql://u@h/d?password=wr0ng", "postgresql://u@h/d?sslpassword=wr0ng", "postgresql://u:wr0n/g@h:7/d",
-        "postgresql://u@h/d?pass%77ord=wr0ng", "postgresql://u:wr0ng@h:x/d%zz", "postgres:u:wr0ng@h/d"}) {
+        "postgresql://u@h/d?pass%77ord=wr0ng", "postgresql://u:wr0ng@h:x/d%zz", "postgres:u:wr0ng@h/d",
+        "postgresql://u:wr0?ng@h/d", "postgresql://u:wr0/n?g@h/d", "postgresql://u:wr0/n?g=@h/d"}) {
     EXPECT_TRUE(is_database_address(address)) << address;
     std::string problem = check_address(address);
     EXPECT_NE(problem.find("has a password in it"), std::string::npos) << address << ": " << problem;
@@ -252,6 +253,8 @@ TEST(PostgresAddress, TypingErrorsAreSaid) {
   EXPECT_NE(check_address("postgresql://u@h/d?sslmod=x").find("sslmod"), std::string::npos);
   EXPECT_NE(check_address("postgresql://u@h").find("names no database"), std::string::npos);
   EXPECT_EQ(check_address("postgresql://u@h:5432/d?sslmode=verify-full"), "");
+  EXPECT_EQ(check_address("postgresql://u@h:5432,g/d?application_name=me@home:1&sslmode=require"), "");
+  EXPECT_EQ(check_address("postgresql:///d?application_name=me@home"), "");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "dsl/base/text.h"
 #include "runtime/fleet/lasting_queue.h"
 #include "runtime/store/database.h"
+#include "support/lossy_proxy.h"
 #include "tests/unit/fleet_kit.h"
 
 namespace tw {
@@ -527,6 +528,86 @@ TEST_F(TrialQueueTest, TwoThatMakeTheTablesAtOnce) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) threads.emplace_back([&] { queue(); });
   for (std::thread& thread : threads) thread.join();
+}
+
+// The server has done what a machine asked for, but the machine has not heard of it.
+TEST_F(TrialQueueTest, AResultWithoutAnAnswerCountsOnce) {
+  test::LossyProxy proxy(*server_);
+  TrialQueue tuners = queue();
+  i64 tuner = this->tuner(tuners), machine = this->machine(tuners);
+  good(tuners.put(tuner, trials(3)));
+  LastingQueue machines(good(TrialQueue::open(proxy.address(name_))));
+  Waiting waiting{.must_stop = [] { return false; }, .say = [](const std::string&) {}};
+  std::vector<LeasedTrial> leased = lease(tuners, machine, 3);
+  auto finish = [&](std::size_t i, const char* lost) {
+    proxy.lose_answer_to(lost);
+    auto finished = machines.call<Finished>(
+        waiting, [&](TrialQueue& queue) { return queue.finish(machine, leased[i], record_of(leased[i])); });
+    EXPECT_TRUE(finished) << machines.error();
+    EXPECT_EQ(finished->accepted, Accepted::Yes);
+    EXPECT_EQ(database_->record(finished->record)->program, leased[i].trial.program);
+  };
+  finish(0, "COMMIT");
+  finish(1, "INSERT INTO tracewright.records");
+  // The tuner has read the result and removed the trial before the machine asks again.
+  sql("create function tracewright_fleet.forget() returns trigger language plpgsql as 'begin delete from "
+      "tracewright_fleet.trials where id = new.id; return null; end'; create constraint trigger forget after update on "
+      "tracewright_fleet.trials deferrable initially deferred for each row when (new.state = 'done') execute function "
+      "tracewright_fleet.forget()");
+  finish(2, "COMMIT");
+  EXPECT_EQ(proxy.lost(), 3);
+  EXPECT_EQ(records().size(), 3u);
+  FleetMachine counted = shown(tuners, machine);
+  EXPECT_EQ(counted.counts.good, 3);
+  EXPECT_EQ(counted.counts.late + counted.counts.repeated, 0);
+}
+
+// What a connection holds is free as soon as its client has made another one: it need not wait until the server notices
+// that the network has failed.
+TEST_F(TrialQueueTest, AConnectionThatHangsIsEndedByTheNextOne) {
+  test::LossyProxy proxy(*server_);
+  auto opened = PostgresConnection::open(proxy.address(name_));
+  ASSERT_TRUE(opened) << opened.error();
+  PostgresConnection& connection = *opened;
+  auto other = PostgresConnection::open(address_);
+  i64 before = good(connection.run("SELECT pg_backend_pid()"))[0].integer(0);
+  good(connection.script("BEGIN; LOCK TABLE tracewright.about"));
+  proxy.hold();
+  good(connection.reconnect());
+  EXPECT_NE(good(connection.run("SELECT pg_backend_pid()"))[0].integer(0), before);
+  EXPECT_EQ(good(other->run("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", {before}))[0].integer(0), 0);
+  EXPECT_TRUE(other->script("SET lock_timeout = '1s'; LOCK TABLE tracewright.about"));
+}
+
+// A role that is refused, or a server without a connection left: said, and waited for.
+TEST_F(TrialQueueTest, RefusalsAreSaid) {
+  const std::string role = name_ + "_role";
+  sql(cat("CREATE ROLE ", role, " LOGIN SUPERUSER"));
+  LastingQueue queue(good(TrialQueue::open(server_->address(name_, role))));
+  std::vector<std::string> said;
+  Waiting waiting{.must_stop = [] { return false; },
+                  .say =
+                      [&](const std::string& text) {
+                        said.push_back(text);
+                        // Somebody reads it, and mends it.
+                        if (text.find("does not let this role in") != std::string::npos)
+                          sql(cat("ALTER ROLE ", role, " LOGIN NOSUPERUSER CONNECTION LIMIT 0"));
+                        if (text.find("has no connection left") != std::string::npos)
+                          sql(cat("ALTER ROLE ", role, " SUPERUSER"));
+                      }};
+  sql(cat("ALTER ROLE ", role, " NOLOGIN"));
+  sql(cat("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '", role, "'"));
+  EXPECT_TRUE(queue.call<Done>(waiting, [](TrialQueue& q) { return q.wait(std::chrono::milliseconds(5000)); }));
+  ASSERT_EQ(said.size(), 4u) << join(said, "\n");
+  EXPECT_NE(said[0].find("the connection to the server is lost"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("does not let this role in"), std::string::npos) << said[1];
+  EXPECT_NE(said[2].find("has no connection left"), std::string::npos) << said[2];
+  EXPECT_EQ(said[3], "the server is there again");
+  DatabaseError lost{"lost", "", true}, refused{"refused", "28P01", true};
+  ServerWait wait(waiting, /*refused_seconds=*/0);
+  DatabaseStatus ended = wait.pass(lost, [&] { return DatabaseStatus(refused); });
+  EXPECT_EQ(ended.error(), "refused") << "nobody mends it: it ends";
+  EXPECT_FALSE(may_pass(ended.failure()));
 }
 
 TEST(TrialQueueServer, OutlivesTheServer) {
