@@ -113,11 +113,15 @@ class Chaos:
         threading.Thread(target=heal, daemon=True).start()
 
     def fill_disk(self):
-        """For a while; a server that ended for that is started again, as an init system would."""
+        """Until the server has noticed, and ten seconds more; a server that ended for that is started again, as an init
+        system would."""
         say("the server's disk is full")
         subprocess.run(["sh", "-c", f"cat /dev/zero >{self.disk}/filler"], stderr=subprocess.DEVNULL, check=False)
-        end = time.monotonic() + 20
+        end, has_noticed = time.monotonic() + 120, False
         while time.monotonic() < end:
+            if not has_noticed and "No space left on device" in open(f"{self.disk}.log").read():
+                say("the server has noticed")
+                end, has_noticed = time.monotonic() + 10, True
             if not alive(self.server.process):
                 say("the server has ended")
                 time.sleep(1)
@@ -180,7 +184,7 @@ class Chaos:
                 cuts -= 1
                 next_cut = time.monotonic() + self.random.expovariate(1 / options.cut_pause)
                 cuts = cuts if self.is_split else 0
-            if full and len(self.seen) > 20 and kills <= options.kills // 2:
+            if full and len(self.seen) > 4 and kills <= options.kills // 2:
                 self.fill_disk()
                 full = False
             time.sleep(0.1)

@@ -54,7 +54,7 @@ class Server:
         subprocess.run(self.command(program, *words), check=True, stdout=subprocess.DEVNULL, cwd="/")
 
     def start(self):
-        log = open(f"{self.folder}/log", "a")
+        log = open(f"{self.folder}.log", "a")  # not on its disk
         self.process = subprocess.Popen(self.command("postgres", "-D", f"{self.folder}/data"), stdout=log, stderr=log,
                                         cwd="/")
         while alive(self.process) and self.sql("SELECT 1", "postgres") is None:
