@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/fleet_classes.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
@@ -28,6 +29,8 @@ boost::json::object to_json(const FleetStatus& status) {
                         {"version", machine.version},
                         {"targets", boost::json::array(targets.begin(), targets.end())},
                         {"memory_bytes", machine.memory_bytes},
+                        {"clock_mhz", machine.clock_mhz},
+                        {"calibrations", calibrations_json(machine)},
                         {"good", machine.counts.good},
                         {"failed", machine.counts.failed},
                         {"faults", machine.counts.faults},
@@ -72,6 +75,7 @@ void print_status(const FleetStatus& status) {
   else
     print_table({"machine", "heard", "trials/s", "leased", "good", "failed", "faults", "lost", "late", "host"},
                 machines);
+  print_classes(status);
   if (!tuners.empty()) {
     std::printf("\n");
     print_table({"tuner", "heard", "queued", "leased", "targets without a machine"}, tuners);

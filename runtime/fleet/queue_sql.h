@@ -80,15 +80,17 @@ inline constexpr const char* kAddTuner = "insert into tracewright_fleet.tuners (
 inline constexpr const char* kForgetFaults =
     "delete from tracewright_fleet.faults where at < clock_timestamp() - interval '30 days'";
 inline constexpr const char* kWant = R"(
-insert into tracewright_fleet.targets (tuner, target, host, machine) values ($1, $2, $3, $4)
-on conflict (tuner, target) do nothing)";
+insert into tracewright_fleet.targets (tuner, target, wanted, host, machine) values ($1, $2, $3, $4, $5)
+on conflict (tuner, target, wanted) do nothing)";
 inline constexpr const char* kFound =
-    "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and machine is not null";
+    "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and wanted = $3 and "
+    "machine is not null";
 // A batch whose acknowledgement was lost is put in once more: then these are the same trials.
 inline constexpr const char* kPut = R"(
-insert into tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-on conflict (tuner, workload, target, program, is_cold) do update set task = excluded.task returning id)";
+insert into tracewright_fleet.trials
+  (tuner, workload, target, program, trace, task, seed, generation, is_cold, wanted, incumbent)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+on conflict (tuner, workload, target, program, is_cold, wanted) do update set task = excluded.task returning id)";
 inline constexpr const char* kOutcomes = R"(
 select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
 left join tracewright_fleet.machines m on m.id = t.machine
@@ -104,33 +106,40 @@ inline constexpr const char* kRemoveTuner = "delete from tracewright_fleet.tuner
 // ---- machines
 
 inline constexpr const char* kAddMachine = R"(
-insert into tracewright_fleet.machines (name, host, version, targets, memory_bytes)
-values ($1, $2, $3, $4, $5) returning id)";
-inline constexpr const char* kWantedTargets = "select distinct target from tracewright_fleet.targets";
-// $1, $2, $3: targets, hosts and machines, one behind the other.
+insert into tracewright_fleet.machines (name, host, version, targets, memory_bytes, clock_mhz, drivers)
+values ($1, $2, $3, $4, $5, $6, $7) returning id)";
+inline constexpr const char* kWantedTargets = "select distinct target, wanted from tracewright_fleet.targets";
+// $1 ... $4: targets, hosts, machines and what was wanted, one behind the other.
 inline constexpr const char* kOffer = R"(
 with answered as (
   update tracewright_fleet.targets t set host = o.host, machine = o.machine
-  from unnest($1::text[], $2::text[], $3::text[]) as o (target, host, machine)
-  where t.target = o.target and t.machine is null returning t.tuner)
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
+  where t.target = o.target and t.wanted = o.wanted and t.machine is null returning t.tuner)
 select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
-// A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
-// machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
-// that lost it.
+// A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
+// has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
+// and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the
+// one that lost it.
 inline constexpr const char* kLease = R"(
 with free as (
   select t.id from tracewright_fleet.trials t
-  join tracewright_fleet.targets w on w.tuner = t.tuner and w.target = t.target
+  join tracewright_fleet.targets w on w.tuner = t.tuner and w.target = t.target and w.wanted = t.wanted
   where t.state = 'queued' and (t.target, w.machine) in (select * from unnest($2::text[], $3::text[]))
     and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
-    and not exists (select 1 from tracewright_fleet.trials o where o.state = 'leased' and o.program = t.program
-      and o.workload = t.workload and o.target = t.target and o.is_cold = t.is_cold)
+    and (not exists (select 1 from tracewright_fleet.calibrations c where c.machine = $1) or exists (
+      select 1 from tracewright_fleet.calibrations c
+      where c.machine = $1 and c.machine_class = w.machine and not c.is_aside))
+    and not exists (select 1 from tracewright_fleet.trials o join tracewright_fleet.targets v
+        on v.tuner = o.tuner and v.target = o.target and v.wanted = o.wanted
+      where o.state = 'leased' and o.program = t.program and o.workload = t.workload and o.target = t.target
+        and o.is_cold = t.is_cold and v.machine = w.machine)
   order by t.id limit $4 for update of t skip locked)
 update tracewright_fleet.trials t
 set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
     deadline = clock_timestamp() + make_interval(secs => $5::bigint)
 from free where t.id = free.id
-returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold)";
+returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
+  t.wanted, t.incumbent)";
 inline constexpr const char* kLockTrial = R"(
 select tuner, state, lease, deadline >= clock_timestamp() from tracewright_fleet.trials where id = $1 for update)";
 // $2: record, $3: fault, $4: message.
@@ -206,7 +215,7 @@ inline constexpr const char* kMachines = R"(
 select m.id, m.name, m.host, m.version, m.targets, m.memory_bytes, m.good, m.failed, m.faults, m.lost, m.late,
   m.repeated, (select count(*) from tracewright_fleet.trials t where t.machine = m.id and t.state = 'leased'),
   round(m.rate * 1000)::bigint, round(extract(epoch from clock_timestamp() - m.heartbeat) * 1000)::bigint,
-  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint)
+  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint), m.clock_mhz, m.drivers
 from tracewright_fleet.machines m order by m.id)";
 inline constexpr const char* kTuners = R"(
 select u.id, u.name,
@@ -216,7 +225,8 @@ select u.id, u.name,
   round(extract(epoch from clock_timestamp() - u.heartbeat) * 1000)::bigint
 from tracewright_fleet.tuners u order by u.id)";
 inline constexpr const char* kWaiting =
-    "select target from tracewright_fleet.targets where tuner = $1 and machine is null order by target";
+    "select target || case wanted when '' then '' else ' on ' || wanted end from tracewright_fleet.targets "
+    "where tuner = $1 and machine is null order by 1";
 inline constexpr const char* kFaults = R"(
 select kind, machine, count(*), (array_agg(message order by id desc))[1] from tracewright_fleet.faults
 group by kind, machine order by kind, machine)";

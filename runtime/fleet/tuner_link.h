@@ -22,9 +22,10 @@ class TunerLink {
   static DatabaseResult<std::unique_ptr<TunerLink>> open(const std::string& address, const std::string& name);
   ~TunerLink();
 
-  // Waits for a machine that measures for a target. The first one decides for the whole run: times are those of
-  // machines like it. nullopt: it was stopped, or there is an error.
-  std::optional<MeasuredTarget> machine_for(const std::string& target, const Waiting& waiting);
+  // Waits for a machine that measures for a target. The first one decides for the whole run: times are those of its
+  // class. `wanted`: see MeasuredTarget. nullopt: it was stopped, or there is an error.
+  std::optional<MeasuredTarget> machine_for(const std::string& target, const Waiting& waiting,
+                                            const std::string& wanted = "");
   // Has trials for such a target measured. done(i, outcome) is called as trials[i] ends. Once it is stopped, trials
   // that nobody measures yet are removed, and the others have a moment to end. False: it was stopped, or there is an
   // error.
@@ -48,8 +49,8 @@ class TunerLink {
   LastingQueue queue_;
   std::string name_;
   std::atomic<i64> id_ = 0;
-  std::map<std::string, MeasuredTarget> targets_;  // that have a machine
-  std::map<i64, std::size_t> open_;                // the trials at hand, by id
+  std::map<std::pair<std::string, std::string>, MeasuredTarget> targets_;  // that have a machine; by target and wanted
+  std::map<i64, std::size_t> open_;                                        // the trials at hand, by id
   i64 faults_ = 0;
   double idle_since_ = 0;  // no trial was taken or ended since then
   bool is_idle_said_ = false;

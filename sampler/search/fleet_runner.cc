@@ -16,7 +16,7 @@ FleetRunner::FleetRunner(const TuneOptions& options, TunerLink& fleet, std::func
                .say = [&observer](const std::string& text) { observer.on_message(text); }} {}
 
 std::string FleetRunner::host_of(const TuneTask& task) {
-  std::optional<MeasuredTarget> found = fleet_.machine_for(to_string(task.target), waiting_);
+  std::optional<MeasuredTarget> found = fleet_.machine_for(to_string(task.target), waiting_, task.machine);
   if (!found) return machine_error_ = fleet_.error(), "no machine";
   return task.timing == Timing::Cold ? cat(found->host, kColdCaches) : found->host;
 }
@@ -70,7 +70,9 @@ bool FleetRunner::prepare(Batch& batch, TaskState& state, Trial& trial, QueuedTr
             .task = record.task,
             .seed = record.seed,
             .generation = record.generation,
-            .is_cold = state.task->timing == Timing::Cold};
+            .is_cold = state.task->timing == Timing::Cold,
+            .wanted = state.task->machine,
+            .incumbent = progress_.at(static_cast<std::size_t>(batch.task)).best_record};
   return true;
 }
 
