@@ -103,7 +103,7 @@ void decode_name(const Item& item, Located<std::string>& out) {
 
 void decode_machine(const Item& item, Located<std::string>& out) {
   constexpr std::size_t longest = 256;  // bytes, of the queue's tables
-  if (item.node.kind != YamlKind::Word || item.node.text.empty() || item.node.text.size() > longest)
+  if (item.node.kind != YamlKind::Word || item.node.text.size() > longest)
     return item.expected("words of a machine's fingerprint, such as `\"EPYC 7313, class 1\"`",
                          "`tracewright fleet` prints fingerprints");
   out = {item.node.text, item.node.span, true};

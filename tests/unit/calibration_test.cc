@@ -61,6 +61,22 @@ TEST(Calibration, KernelsAreLimitedByWhatTheyAreFor) {
   EXPECT_GT(cache_bytes, 1.5 * bytes) << "not from a cache";
 }
 
+TEST(Calibration, OfAnOpenClDevice) {
+  if (std::string missing = test::missing_for_opencl(); !missing.empty()) GTEST_SKIP() << missing;
+  Target target;
+  target.kind = TargetKind::OpenCl;
+  WorkerStart worker = start_worker(worker_options(target));
+  ASSERT_TRUE(worker.measurer) << worker.error;
+  Calibrator calibrator(*worker.measurer, target);
+  Calibration first = calibrator.run(never), again = calibrator.run(never);
+  for (const Calibration* one : {&first, &again}) {
+    EXPECT_EQ(one->error, "");
+    EXPECT_EQ(one->times.size(), 3u);
+    for (const KernelTime& time : one->times)
+      std::printf("%s %.2f us, %.2f s in all\n", time.kernel.c_str(), time.seconds * 1e6, one->seconds);
+  }
+}
+
 TEST(Calibration, EndsEarlyWhenItIsStopped) {
   WorkerStart worker = start_worker();
   ASSERT_TRUE(worker.measurer) << worker.error;

@@ -27,7 +27,8 @@ std::string hash_of(i64 i) {
 }
 
 QueuedTrial trial(i64 i, const std::string& wanted = "") {
-  return {.workload = hash_of(7), .target = kTarget, .program = hash_of(i), .trace = "", .task = "gemm", .wanted = wanted};
+  return {
+      .workload = hash_of(7), .target = kTarget, .program = hash_of(i), .trace = "", .task = "gemm", .wanted = wanted};
 }
 
 Record record_of(const LeasedTrial& leased, const std::string& host) {
@@ -181,8 +182,9 @@ TEST_F(ClassQueue, OneTargetIsWantedOnTwoClasses) {
 }
 
 TEST_F(ClassQueue, AWorkerReadsTheIncumbentOfItsTrialAlone) {
-  server_->sql(name_, "do $$ begin create role tw_worker login; exception when duplicate_object then null; end $$; "
-                      "do $$ begin create role tw_tuner login; exception when duplicate_object then null; end $$");
+  server_->sql(name_,
+               "do $$ begin create role tw_worker login; exception when duplicate_object then null; end $$; "
+               "do $$ begin create role tw_tuner login; exception when duplicate_object then null; end $$");
   auto owner = PostgresConnection::open(address_);
   SchemaOptions roles{.tuner = "tw_tuner", .worker = "tw_worker", .reader = ""};
   ASSERT_TRUE(make_postgres_schema(*owner, roles));
@@ -326,8 +328,9 @@ TEST_F(ClassQueue, TwoClassesNeverMix) {
         EXPECT_EQ(machine_of(good(database->record(outcome.record)).host), found->machine) << wants[i];
         ++measured;
       }
-      if (found) EXPECT_TRUE(is_wanted_machine(wants[i], fingerprint_of({}, found->host, 1)) ||
-                             wants[i].find("class") != std::string::npos);
+      if (found)
+        EXPECT_TRUE(is_wanted_machine(wants[i], fingerprint_of({}, found->host, 1)) ||
+                    wants[i].find("class") != std::string::npos);
       good(tuners.remove_tuner(ids[i]));
     }
     EXPECT_GT(measured, kTrials) << "too little was measured to say anything";

@@ -21,10 +21,9 @@ namespace {
 // A machine of this process. `slower`: what its calibrations take, as a multiple of the usual times.
 class Lent {
  public:
-  explicit Lent(const std::string& address, double slower = 1,
-                FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) {
-                  return time_of(kernel);
-                })
+  explicit Lent(
+      const std::string& address, double slower = 1,
+      FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); })
       : slower(slower) {
     MachineOptions options{.address = address,
                            .announced = {.name = "lent", .host = host_description(), .version = "0"},
@@ -144,9 +143,9 @@ TEST_F(FleetClasses, AMachineThatDriftsIsSetAsideAndComesBack) {
   const int at = drifting.measured;
   const FleetStatus seen = status();
   EXPECT_FALSE(seen.machines[0].calibrations[0].is_aside);
-  EXPECT_NEAR(largest_difference(seen.machines[1].calibrations[0].times, seen.machines[1].calibrations[0].class_times)
-                  ->ratio(),
-              1.1, 1e-3);
+  EXPECT_NEAR(
+      largest_difference(seen.machines[1].calibrations[0].times, seen.machines[1].calibrations[0].class_times)->ratio(),
+      1.1, 1e-3);
   tuner.join();
   EXPECT_EQ(found.error, "");
   EXPECT_EQ(drifting.measured, at) << "it went on measuring";
@@ -232,7 +231,9 @@ class FleetRatios : public FleetClasses {
   std::map<std::string, double> true_;
   std::mutex mutex_;
 
-  static double true_seconds(const Kernel& kernel) { return 1e-3 * (1 + 1e-4 * static_cast<double>(hash_of(kernel) % 997)); }
+  static double true_seconds(const Kernel& kernel) {
+    return 1e-3 * (1 + 1e-4 * static_cast<double>(hash_of(kernel) % 997));
+  }
   FakeMeasurer::Answer answer(double slower) {
     return [this, slower](const Kernel& kernel, const MeasureOptions& options) {
       MeasureResult result;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "runtime/fleet/trial_queue.h"
-#include "sampler/fleet/measuring_machine.h"
 #include "runtime/store/postgres_schema.h"
+#include "sampler/fleet/measuring_machine.h"
 #include "support/postgres_server.h"
 
 namespace tw {

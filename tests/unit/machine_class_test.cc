@@ -28,7 +28,8 @@ TEST(MachineClass, AgreesWithinThreePercent) {
       EXPECT_EQ(largest_difference(times, kTimes)->kernel, kTimes[kernel].kernel);
     }
   }
-  EXPECT_FALSE(is_faster(scaled(0.9, 1.1, 1), kTimes)) << "faster in one, slower in another: something else is going on";
+  EXPECT_FALSE(is_faster(scaled(0.9, 1.1, 1), kTimes))
+      << "faster in one, slower in another: something else is going on";
   EXPECT_FALSE(is_faster(kTimes, kTimes));
 }
 
