@@ -59,7 +59,7 @@ inline constexpr const char* kOwnClass =
 // $6: is it set aside?
 inline constexpr const char* kStore = R"(
 insert into tracewright_fleet.calibrations as c (machine, fingerprint, class, machine_class, times, is_aside, aside)
-select m.id, $2, $3, $4, $5, $6, case when $6::boolean then clock_timestamp() end
+select m.id, $2, $3::bigint, $4, $5, $6::boolean, case when $6::boolean then clock_timestamp() end
 from tracewright_fleet.machines m where m.id = $1
 on conflict (machine, fingerprint) do update set class = excluded.class, machine_class = excluded.machine_class,
   times = excluded.times, at = clock_timestamp(), is_aside = excluded.is_aside,

@@ -97,7 +97,8 @@ std::optional<std::vector<MeasuredTarget>> MeasuringMachine::own_targets() {
   for (const MeasuredTarget& target : *wanted) {
     const auto& measured = targets_.of(target.target);
     if (!measured || classes_.knows(measured->host)) continue;
-    Diagnostics ignored(Source{"target", target.target});
+    Source source{"target", target.target};
+    Diagnostics ignored(source);
     if (!add_class(measured->host, *parse_target(target.target, 0, ignored))) return std::nullopt;
   }
   if (!classes_.keep_up(*queue_, id_)) return std::nullopt;

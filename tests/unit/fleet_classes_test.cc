@@ -236,6 +236,7 @@ class FleetRatios : public FleetClasses {
   }
   FakeMeasurer::Answer answer(double slower) {
     return [this, slower](const Kernel& kernel, const MeasureOptions& options) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that both get their part
       MeasureResult result;
       result.status = MeasureStatus::Ok;
       result.seconds = result.min_seconds = result.median_seconds = slower * true_seconds(kernel);
