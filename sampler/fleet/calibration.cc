@@ -51,8 +51,7 @@ vectorize(j1)
 )"},
 };
 
-constexpr CalibrationKernel kOfDevices[] = {
-    {"arithmetic", "product(M = 512, N = 512, K = 256)", Timing::Warm, R"(c = get_block("C")
+constexpr const char *kDeviceProduct = R"(c = get_block("C")
 i, j, k = get_loops(c)
 i0, i1, i2 = split(i, [_, 8, 4])
 j0, j1, j2 = split(j, [_, 16, 4])
@@ -64,21 +63,38 @@ bind(j1, "threadIdx.x")
 promote(c, 0, k)
 unroll(i2)
 vectorize(j2)
-)"},
-    {"caches", "added(N = 1048576)", Timing::Warm, R"(y = get_block("Y")
+)",
+                     *kDeviceAdded = R"(y = get_block("Y")
 i = get_loops(y)
 i0, i1 = split(i, [_, 128])
 bind(i0, "blockIdx.x")
 bind(i1, "threadIdx.x")
-)"},
-    {"memory", "columns(K = 64, N = 65536)", Timing::Cold, R"(y = get_block("Y")
+)",
+                     *kDeviceColumns = R"(y = get_block("Y")
 j, k = get_loops(y)
 j0, j1 = split(j, [_, 128])
 bind(j0, "blockIdx.x")
 bind(j1, "threadIdx.x")
 promote(y, 0, k)
-)"},
+)";
+
+constexpr CalibrationKernel kOfGpus[] = {
+    {"arithmetic", "product(M = 512, N = 512, K = 256)", Timing::Warm, kDeviceProduct},
+    {"caches", "added(N = 1048576)", Timing::Warm, kDeviceAdded},
+    {"memory", "columns(K = 64, N = 131072)", Timing::Cold, kDeviceColumns},
 };
+// An OpenCL device that is not said to be a GPU may be a processor, for which these would take too long.
+constexpr CalibrationKernel kOfOtherDevices[] = {
+    {"arithmetic", "product(M = 128, N = 128, K = 128)", Timing::Warm, kDeviceProduct},
+    {"caches", "added(N = 65536)", Timing::Warm, kDeviceAdded},
+    {"memory", "columns(K = 64, N = 8192)", Timing::Cold, kDeviceColumns},
+};
+
+std::span<const CalibrationKernel> kernels_for(const Target& target) {
+  if (!is_device(target)) return kOfProcessors;
+  if (target.kind == TargetKind::OpenCl && target.gpu.empty()) return kOfOtherDevices;
+  return kOfGpus;
+}
 
 const WorkloadModule& workloads() {
   static const WorkloadModule module = [] {
@@ -131,9 +147,7 @@ Calibrator::~Calibrator() {
 std::string Calibrator::prepare(const std::function<bool()>& must_stop) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target_));
   if (!compiler) return to_string(compiler.rejected());
-  std::span<const CalibrationKernel> kernels = kOfProcessors;
-  if (is_device(target_)) kernels = kOfDevices;
-  for (const CalibrationKernel& kernel : kernels.subspan(prepared_.size())) {
+  for (const CalibrationKernel& kernel : kernels_for(target_).subspan(prepared_.size())) {
     std::string problem;
     std::optional<OwnedProgram> program = program_of(kernel, problem);
     if (!program) return problem;

@@ -105,7 +105,14 @@ class FleetClasses : public Search {
   }
   // Until `is_true` of the queue's state.
   void wait_until(const std::function<bool(const FleetStatus&)>& is_true) const {
-    while (!is_true(status())) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    auto queue = TrialQueue::open(address_);
+    ASSERT_TRUE(queue) << queue.error();
+    for (;;) {
+      auto status = queue->status();
+      ASSERT_TRUE(status) << status.error();
+      if (is_true(*status)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
   static bool has_class(const FleetStatus& status, std::size_t machines) {
     return status.machines.size() == machines &&
@@ -136,7 +143,7 @@ TEST_F(FleetClasses, AMachineThatDriftsIsSetAsideAndComesBack) {
   wait_until([](const FleetStatus& status) { return has_class(status, 2); });
   Watcher watcher;
   TuneResult found;
-  std::thread tuner([&] { found = tune_with_fleet(options(1, 1, 200), watcher); });
+  std::thread tuner([&] { found = tune_with_fleet(options(1, 1, 80), watcher); });
   while (!has_begun) std::this_thread::yield();
   drifting.slower = 1.1;
   wait_until([](const FleetStatus& status) { return status.machines[1].calibrations[0].is_aside; });

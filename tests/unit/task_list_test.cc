@@ -38,8 +38,9 @@ std::string task_errors(const std::string& task) { return parse("version: 1\ntas
 
 TEST(TaskList, NamesMachines) {
   Parsed parsed = parse(
-      "version: 1\nmachine: EPYC 7313\ntasks:\n  - {name: a, op: dense}\n"
-      "  - {name: b, op: dense, machine: \"EPYC 7313, class 2\"}\n  - {name: c, op: dense, machine: \"\"}\n");
+      "version: 1\nmachine: EPYC 7313\ntasks:\n  - {name: a, workload: w.tw, use: w()}\n"
+      "  - {name: b, workload: w.tw, use: w(), machine: \"EPYC 7313, class 2\"}\n"
+      "  - {name: c, workload: w.tw, use: w(), machine: \"\"}\n");
   EXPECT_EQ(parsed.errors, "");
   EXPECT_EQ(parsed.list.machine.value, "EPYC 7313");
   EXPECT_FALSE(parsed.list.tasks[0].machine.given);
@@ -47,10 +48,10 @@ TEST(TaskList, NamesMachines) {
   EXPECT_TRUE(parsed.list.tasks[2].machine.given) << "any machine";
   EXPECT_NE(to_json(parsed.list).find(R"("machine":"EPYC 7313, class 2")"), std::string::npos);
   EXPECT_EQ(
-      task_errors("{name: a, op: dense, machine: [x]}"),
-      R"yaml(tasks.yaml:3:33: error: expected `machine` to be words of a machine's fingerprint, such as `"EPYC 7313, class 1"`, found a list
-    3 |   - {name: a, op: dense, machine: [x]}
-      |                                 ^
+      task_errors("{name: a, workload: w.tw, use: w(), machine: [x]}"),
+      R"yaml(tasks.yaml:3:50: error: expected `machine` to be words of a machine's fingerprint, such as `"EPYC 7313, class 1"`, found a list
+    3 |   - {name: a, workload: w.tw, use: w(), machine: [x]}
+      |                                                  ^
 note: `tracewright fleet` prints fingerprints
 )yaml");
 }
