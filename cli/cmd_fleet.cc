@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/fleet_classes.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "dsl/base/clock.h"
@@ -86,10 +87,23 @@ void print_status(const FleetStatus& status) {
   }
   std::printf("%s\n\n", summary_of(status).c_str());
   print_machines(status);
+  print_classes(status);
   print_more({"tuner", "heard", "queued", "leased", "targets without a machine"}, tuners);
   print_more({"task", "tuner", "queued", "leased", "target"}, tasks);
   print_faults("failure", status.failures);
   print_faults("fault", status.faults);
+}
+
+// ---- JSON
+
+boost::json::object fleet_json(const FleetStatus& status) {
+  boost::json::object json = to_json(status, now_ms());
+  boost::json::array& machines = json.at("machines").as_array();
+  for (std::size_t i = 0; i < machines.size(); ++i) {
+    machines[i].as_object()["clock_mhz"] = status.machines[i].clock_mhz;
+    machines[i].as_object()["calibrations"] = calibrations_json(status.machines[i]);
+  }
+  return json;
 }
 
 // ---- again and again
@@ -127,7 +141,7 @@ class Watch {
 
   bool print() const {
     if (!problem_.empty() || stop_wanted) return true;
-    if (options_.json) return print_json(to_json(view_.status, now_ms())), true;
+    if (options_.json) return print_json(fleet_json(view_.status)), true;
     if (options_.watch) std::printf("%s", isatty(STDOUT_FILENO) ? "\x1b[H\x1b[J" : updates_ > 1 ? "\n" : "");
     print_status(view_.status);
     return std::fflush(stdout) == 0;

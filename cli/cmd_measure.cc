@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <boost/json/object.hpp>
+#include <cmath>
 #include <cstdio>
 
 #include "backends/cuda/nvrtc.h"
@@ -27,32 +28,39 @@ struct Options {
   std::string database, name;
   double seconds = 0;
   std::optional<u64> metrics;  // port
+  i64 calibrate_every = kTrialsBetweenCalibrations;
   bool json = false;
 };
 
-// What this machine can measure for, as `doctor` finds it: the processor, and devices by their names.
-std::string targets_of_machine() {
-  std::string text = to_string(host_target());
+// The devices of this machine, one a line, as `doctor` finds them: the line of a CUDA device names its driver.
+std::string devices_of_machine() {
+  std::string text;
   for (TargetKind kind : {TargetKind::OpenCl, TargetKind::Cuda}) {
     Target target;
     target.kind = kind;
     for (const std::string& device : list_devices(worker_options(target)).devices)
-      text += cat("\n", name_of(kind), " ", device);
+      text += cat(text.empty() ? "" : "\n", name_of(kind), " ", device);
   }
   return text;
 }
 
+// The clock class: what the cores reach under load, to 100 MHz.
+i64 clock_mhz() { return 100 * std::llround(measure_clock() * 1e-8); }
+
 MachineOptions machine_options(const Options& options) {
   std::string ignored;
-  std::string nvrtc = cuda::nvrtc_version(ignored).value_or("");
+  std::string nvrtc = cuda::nvrtc_version(ignored).value_or(""), devices = devices_of_machine();
   return {.address = options.database,
           .announced = {.name = options.name.empty() ? name_of_process() : options.name,
                         .host = host_description(),
                         .version = TW_VERSION,
-                        .targets = targets_of_machine(),
-                        .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)},
+                        .targets = cat(to_string(host_target()), devices.empty() ? "" : "\n", devices),
+                        .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE),
+                        .clock_mhz = clock_mhz(),
+                        .drivers = devices},
           .why_no_device = [nvrtc](const Target& target) { return why_no_device(target, nvrtc); },
-          .start_worker = [](const Target& target) { return start_worker(worker_options(target)); }};
+          .start_worker = [](const Target& target) { return start_worker(worker_options(target)); },
+          .calibrate_every = options.calibrate_every};
 }
 
 // What the draft model and reports want to know of this machine, for tuners elsewhere. They do without where this role
@@ -84,6 +92,7 @@ std::string summary_of(const MachineReport& report) {
   if (counts.faults > 0) text += cat("; ", counts.faults, " could not be measured here");
   if (counts.late + counts.repeated > 0)
     text += cat("; ", counts.late + counts.repeated, " results came too late and were ignored");
+  if (report.times_aside > 0) text += cat("; ", report.times_aside, " times set aside by a calibration");
   if (report.given_back > 0) text += cat("; ", report.given_back, " trials go to other machines");
   return text;
 }
@@ -117,6 +126,8 @@ int measure(const Options& options) {
                 {"late", counts.late},
                 {"repeated", counts.repeated},
                 {"given_back", report.given_back},
+                {"calibrations", report.calibrations},
+                {"times_aside", report.times_aside},
                 {"error", report.error}});
   else
     std::printf("%s\n", summary_of(report).c_str());
@@ -140,6 +151,9 @@ int run_measure(int count, char** words) {
   app.add_option("--metrics", options.metrics,
                  "port on 127.0.0.1 where Prometheus finds the metrics of this machine; 0 takes a free one and says it")
       .range(0, 65535);
+  app.add_option("--calibrate-every", options.calibrate_every,
+                 "trials between two calibrations, which take a second; 0 = only at the start")
+      .range(0, 1000000000);
   app.add_flag("--json", options.json, "print one JSON object at the end");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return measure(options);

@@ -450,6 +450,7 @@ int tune_list(const Options& options) {
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
   if (is_here && !options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
+  if (is_here && !options.replay_measurements && !are_for_this_machine(list->tasks)) return Usage;
   return run_search(*list, tuning, path, options);
 }
 

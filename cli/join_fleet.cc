@@ -1,6 +1,9 @@
 #include "cli/join_fleet.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -11,6 +14,7 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/store/postgres_address.h"
 #include "runtime/store/server_answers.h"
+#include "sampler/search/trial.h"
 
 namespace tw::cli {
 
@@ -26,6 +30,21 @@ bool check_measure_on(const std::string& said, const std::string& database, bool
   return true;
 }
 
+bool are_for_this_machine(const std::vector<TuneTask>& tasks) {
+  for (const TuneTask& task : tasks) {
+    if (task.machine.empty()) continue;
+    FleetMachine here{.version = TW_VERSION, .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
+    here.clock_mhz = 100 * std::llround(measure_clock() * 1e-8);
+    std::string host = measuring_host(task.target, worker_options(task.target).device);
+    std::string fingerprint = fingerprint_of(here, host, /*number=*/1);
+    if (is_wanted_machine(task.machine, fingerprint)) continue;
+    return say(cat(task.name, " is for a machine that is `", task.machine, "`, and this one is `", fingerprint,
+                   "`; --measure-on fleet has it measured there")),
+           false;
+  }
+  return true;
+}
+
 std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const std::string& address,
                                       Database& database, TuneOptions& tuning, int& code) {
   code = Environment;
@@ -37,7 +56,7 @@ std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const 
       waiting, [&] { return answers(address); }, [&] { return TunerLink::open(address, name_of_process()); }));
   if (!link) return nullptr;
   const Target& target = tasks[0].target;
-  std::optional<MeasuredTarget> machine = (*link)->machine_for(to_string(target), waiting);
+  std::optional<MeasuredTarget> machine = (*link)->machine_for(to_string(target), waiting, tasks[0].machine);
   if (!machine) {
     code = !(*link)->error().empty() ? Environment : stop_wanted ? Interrupted : TargetMissed;
     say(code == Environment   ? (*link)->error()
@@ -47,7 +66,7 @@ std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const 
   }
   if (tuning.seconds > 0) tuning.seconds = std::max(tuning.seconds - passed(), 0.001);
   if (!is_device(target)) {
-    std::optional<MachineRates> rates = checked(stored_rates(database, machine->host));
+    std::optional<MachineRates> rates = checked(stored_rates(database, without_class(machine->host)));
     if (!rates) return nullptr;
     tuning.rates = *rates;
   }

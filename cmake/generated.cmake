@@ -1,6 +1,6 @@
 # Lists collected from the source tree at configure time, so that a new feature is one new file.
 #   dsl/primitives/*.cc, sampler/draw/*.cc   PRIMITIVE(name, Result(Type arg, ...)) -> primitives.inc
-#   rules/*.tw, rules/*/*.tw, dsl/te/*.tw, graph/*.tw, graph/*/*.tw, dsl/intrinsics/*.tw, sampler/search/*.tw, the page of sampler/report, costmodel/devices/*.yaml, and the C sources that an export ships: embedded as text -> embedded_text.cc
+#   rules/*.tw, rules/*/*.tw, dsl/te/*.tw, graph/*.tw, graph/*/*.tw, dsl/intrinsics/*.tw, sampler/search/*.tw, sampler/fleet/*.tw, the page of sampler/report, costmodel/devices/*.yaml, and the C sources that an export ships: embedded as text -> embedded_text.cc
 set(TRACEWRIGHT_GENERATED_DIR ${CMAKE_BINARY_DIR}/generated)
 file(MAKE_DIRECTORY ${TRACEWRIGHT_GENERATED_DIR})
 
@@ -31,7 +31,7 @@ endforeach()
 file(CONFIGURE OUTPUT ${TRACEWRIGHT_GENERATED_DIR}/primitives.inc CONTENT "${primitive_list}" @ONLY)
 
 file(GLOB text_files CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/rules/*.tw ${CMAKE_SOURCE_DIR}/rules/*/*.tw ${CMAKE_SOURCE_DIR}/dsl/te/*.tw ${CMAKE_SOURCE_DIR}/graph/*.tw ${CMAKE_SOURCE_DIR}/graph/*/*.tw ${CMAKE_SOURCE_DIR}/dsl/intrinsics/*.tw
-  ${CMAKE_SOURCE_DIR}/sampler/search/*.tw ${CMAKE_SOURCE_DIR}/sampler/report/*.html ${CMAKE_SOURCE_DIR}/sampler/report/*.css ${CMAKE_SOURCE_DIR}/sampler/report/*.js ${CMAKE_SOURCE_DIR}/costmodel/devices/*.yaml)
+  ${CMAKE_SOURCE_DIR}/sampler/search/*.tw ${CMAKE_SOURCE_DIR}/sampler/fleet/*.tw ${CMAKE_SOURCE_DIR}/sampler/report/*.html ${CMAKE_SOURCE_DIR}/sampler/report/*.css ${CMAKE_SOURCE_DIR}/sampler/report/*.js ${CMAKE_SOURCE_DIR}/costmodel/devices/*.yaml)
 list(APPEND text_files backends/kernel_abi.h runtime/measure/thread_pool.h runtime/measure/thread_pool.cc backends/opencl/build_options.h backends/opencl/binary_tag.h runtime/export/opencl_launcher.h
   runtime/export/cuda_launcher.h runtime/export/opencl_driver.h runtime/export/cuda_driver.h runtime/export/cuda_graph.h runtime/export/device_model.h runtime/export/device_times.h runtime/export/map_weights.h runtime/emulator/device_functions.h)
 set(TRACEWRIGHT_EMBEDDED_TEXT ${TRACEWRIGHT_GENERATED_DIR}/embedded_text.cc)

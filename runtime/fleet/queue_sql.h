@@ -92,10 +92,11 @@ inline constexpr const char* kAddTuner = "insert into tracewright_fleet.tuners (
 inline constexpr const char* kForgetFaults =
     "delete from tracewright_fleet.faults where at < clock_timestamp() - interval '30 days'";
 inline constexpr const char* kWant = R"(
-insert into tracewright_fleet.targets (tuner, target, host, machine) values ($1, $2, $3, $4)
-on conflict (tuner, target) do nothing)";
+insert into tracewright_fleet.targets (tuner, target, wanted, host, machine) values ($1, $2, $3, $4, $5)
+on conflict (tuner, target, wanted) do nothing)";
 inline constexpr const char* kFound =
-    "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and machine is not null";
+    "select host, machine from tracewright_fleet.targets where tuner = $1 and target = $2 and wanted = $3 and "
+    "machine is not null";
 // The turn of the tuner's last trial, but not one that has passed: what waits already and is next has it. So a tuner
 // whose trials wait stands behind them, and takes its place beside the others' with each trial ("start-time fair
 // queueing", Goyal, Vin and Cheng, SIGCOMM 1996).
@@ -105,9 +106,10 @@ select greatest(
   (select max(turn) from tracewright_fleet.trials where state = 'queued' and target = $2 and tuner = $1), 0))";
 // A batch whose acknowledgement was lost is put in once more: then these are the same trials.
 inline constexpr const char* kPut = R"(
-insert into tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold, turn)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-on conflict (tuner, workload, target, program, is_cold) do update set task = excluded.task returning id)";
+insert into tracewright_fleet.trials
+  (tuner, workload, target, program, trace, task, seed, generation, is_cold, turn, wanted, incumbent)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+on conflict (tuner, workload, target, program, is_cold, wanted) do update set task = excluded.task returning id)";
 inline constexpr const char* kOutcomes = R"(
 select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
 left join tracewright_fleet.machines m on m.id = t.machine
@@ -139,38 +141,45 @@ inline constexpr const char* kRemoveTuner = "delete from tracewright_fleet.tuner
 // ---- machines
 
 inline constexpr const char* kAddMachine = R"(
-insert into tracewright_fleet.machines (name, host, version, targets, memory_bytes)
-values ($1, $2, $3, $4, $5) returning id)";
-inline constexpr const char* kWantedTargets = "select distinct target from tracewright_fleet.targets";
-// $1, $2, $3: targets, hosts and machines, one behind the other.
+insert into tracewright_fleet.machines (name, host, version, targets, memory_bytes, clock_mhz, drivers)
+values ($1, $2, $3, $4, $5, $6, $7) returning id)";
+inline constexpr const char* kWantedTargets = "select distinct target, wanted from tracewright_fleet.targets";
+// $1 ... $4: targets, hosts, machines and what was wanted, one behind the other.
 inline constexpr const char* kOffer = R"(
 with answered as (
   update tracewright_fleet.targets t set host = o.host, machine = o.machine
-  from unnest($1::text[], $2::text[], $3::text[]) as o (target, host, machine)
-  where t.target = o.target and t.machine is null returning t.tuner)
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
+  where t.target = o.target and t.wanted = o.wanted and t.machine is null returning t.tuner)
 select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
-// A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
-// machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
-// that lost it.
-// The index of turns is walked until there are enough; `offset 0` keeps the server from joining and sorting all
-// instead.
+// A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
+// has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
+// and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the
+// one that lost it. The index of turns is walked until there are enough; `offset 0` keeps the server from joining and
+// sorting all instead.
 inline constexpr const char* kLease = R"(
 with free as (
-  select f.id from unnest($2::text[], $3::text[]) as o (target, machine) cross join lateral (
+  select f.id from (
+    select u.target, u.machine from unnest($2::text[], $3::text[]) as u (target, machine)
+    where not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
+      or exists (select from tracewright_fleet.calibrations c
+        where c.machine = $1 and c.machine_class = u.machine and not c.is_aside)) as o cross join lateral (
     select t.id, t.turn from tracewright_fleet.trials t
     where t.state = 'queued' and t.target = o.target
       and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
       and exists (select from tracewright_fleet.targets w
-        where w.tuner = t.tuner and w.target = t.target and w.machine = o.machine offset 0)
-      and not exists (select from tracewright_fleet.trials l where l.state = 'leased' and l.program = t.program
-        and l.workload = t.workload and l.target = t.target and l.is_cold = t.is_cold offset 0)
+        where w.tuner = t.tuner and w.target = t.target and w.wanted = t.wanted and w.machine = o.machine offset 0)
+      and not exists (select from tracewright_fleet.trials l join tracewright_fleet.targets v
+          on v.tuner = l.tuner and v.target = l.target and v.wanted = l.wanted
+        where l.state = 'leased' and l.program = t.program and l.workload = t.workload and l.target = t.target
+          and l.is_cold = t.is_cold and v.machine = o.machine offset 0)
     order by t.turn, t.id limit $4 for update of t skip locked) f
   order by f.turn, f.id limit $4)
 update tracewright_fleet.trials t
 set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
     deadline = clock_timestamp() + make_interval(secs => $5::bigint)
 where t.id = any(array(select id from free))
-returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold)";
+returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
+  t.wanted, t.incumbent)";
 inline constexpr const char* kLockTrial = R"(
 select tuner, state, lease, deadline >= clock_timestamp(), record from tracewright_fleet.trials where id = $1
 for update)";
@@ -259,7 +268,8 @@ with at_hand as (
 select m.id, m.name, m.host, m.version, m.targets, m.memory_bytes, m.good, m.failed, m.faults, m.lost, m.late,
   m.repeated, coalesce(h.count, 0), round(m.rate * 1000)::bigint,
   round(extract(epoch from clock_timestamp() - m.heartbeat) * 1000)::bigint,
-  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint), coalesce(h.tasks, '')
+  m.is_gone or m.heartbeat < clock_timestamp() - make_interval(secs => $1::bigint), coalesce(h.tasks, ''),
+  m.clock_mhz, m.drivers
 from tracewright_fleet.machines m left join at_hand h on h.machine = m.id
 where m.heartbeat > clock_timestamp() - interval '1 day' order by m.id)";
 inline constexpr const char* kMeasured =
@@ -272,7 +282,8 @@ select u.id, u.name,
   round(extract(epoch from clock_timestamp() - u.heartbeat) * 1000)::bigint
 from tracewright_fleet.tuners u order by u.id)";
 inline constexpr const char* kWaiting =
-    "select target from tracewright_fleet.targets where tuner = $1 and machine is null order by target";
+    "select target || case wanted when '' then '' else ' on ' || wanted end from tracewright_fleet.targets "
+    "where tuner = $1 and machine is null order by 1";
 inline constexpr const char* kFaults = R"(
 select kind, machine, count(*), (array_agg(message order by id desc))[1] from tracewright_fleet.faults
 group by kind, machine order by kind, machine)";

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/class_sql.h"
 #include "runtime/fleet/guard_sql.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/store/postgres_rows.h"
@@ -84,10 +85,16 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
     if (auto made = connection.script(queue_sql::kTables); !made) return made;
+    auto has_classes = connection.run(class_sql::kHasTables);
+    if (!has_classes) return has_classes.failure();
+    if (!(*has_classes)[0].is_true(0)) {
+      if (auto made = connection.script(class_sql::kTables); !made) return made;
+    }
     if (auto guarded = connection.script(guard_sql::kGuards); !guarded) return guarded;
-    const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
-                                                                {&options.worker, queue_sql::kRightsOfWorker},
-                                                                {&options.reader, ""}};
+    const std::pair<const std::string*, std::string> roles[] = {
+        {&options.tuner, queue_sql::kRightsOfTuner},
+        {&options.worker, cat(queue_sql::kRightsOfWorker, "; ", class_sql::kRightsOfWorker)},
+        {&options.reader, ""}};
     for (const auto& [role, rights] : roles) {
       if (role->empty()) continue;
       if (auto granted = grant(connection, *role, rights); !granted) return granted;
@@ -96,13 +103,22 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   });
 }
 
+DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
+  for (const char* question : {queue_sql::kHasTables, class_sql::kHasTables}) {
+    auto has_tables = connection.run(question);
+    if (!has_tables) return has_tables.failure();
+    if (!(*has_tables)[0].is_true(0)) return false;
+  }
+  return true;
+}
+
 DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
   auto connection = PostgresConnection::open(address);
   if (!connection) return connection.failure();
   if (auto checked = check_postgres_schema(*connection); !checked) return checked.failure();
-  auto has_tables = connection->run(queue_sql::kHasTables);
+  auto has_tables = has_queue_tables(*connection);
   if (!has_tables) return has_tables.failure();
-  if (!(*has_tables)[0].is_true(0)) {
+  if (!*has_tables) {
     auto made = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
     if (!made) return DatabaseError{cat(made.error(), "; `tracewright db init` makes the tables of the queue")};
   }
@@ -144,17 +160,19 @@ DatabaseResult<i64> TrialQueue::add_tuner(const std::string& name) {
 }
 
 DatabaseStatus TrialQueue::want(i64 tuner, const MeasuredTarget& target) {
-  if (auto wanted = run(queue_sql::kWant, {tuner, target.target, or_null(target.host), or_null(target.machine)});
+  if (auto wanted =
+          run(queue_sql::kWant, {tuner, target.target, target.wanted, or_null(target.host), or_null(target.machine)});
       !wanted)
     return wanted.failure();
   return done(run(queue_sql::kNotifyMachines));
 }
 
-DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const std::string& target) {
-  auto rows = run(queue_sql::kFound, {tuner, target});
+DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const std::string& target,
+                                                                const std::string& wanted) {
+  auto rows = run(queue_sql::kFound, {tuner, target, wanted});
   if (!rows) return rows.failure();
   if (rows->empty()) return std::optional<MeasuredTarget>();
-  return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1)});
+  return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1), wanted});
 }
 
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
@@ -170,9 +188,10 @@ DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<Qu
         turn->second = *last;
       }
       turn->second += step;
-      auto id = number(connection_.run(queue_sql::kPut,
-                                       {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task,
-                                        static_cast<i64>(trial.seed), trial.generation, trial.is_cold, turn->second}));
+      auto id = number(connection_.run(
+          queue_sql::kPut,
+          {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task, static_cast<i64>(trial.seed),
+           trial.generation, trial.is_cold, turn->second, trial.wanted, or_null(trial.incumbent)}));
       if (!id) return id.failure();
       ids.push_back(*id);
     }
@@ -246,26 +265,27 @@ DatabaseStatus TrialQueue::remove_tuner(i64 tuner) { return done(run(queue_sql::
 
 DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
   if (auto removed = run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
-  auto id = number(
-      run(queue_sql::kAddMachine, {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName),
-                                   machine.version, machine.targets, machine.memory_bytes}));
+  auto id = number(run(queue_sql::kAddMachine,
+                       {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName), machine.version,
+                        machine.targets, machine.memory_bytes, machine.clock_mhz, clean_text(machine.drivers, 4096)}));
   if (!id) return id;
   is_machine_ = true;
   return id;
 }
 
-DatabaseResult<std::vector<std::string>> TrialQueue::wanted_targets() {
+DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
   auto rows = run(queue_sql::kWantedTargets);
   if (!rows) return rows.failure();
-  std::vector<std::string> targets;
-  for (int i = 0; i < rows->size(); ++i) targets.push_back((*rows)[i].text(0));
+  std::vector<MeasuredTarget> targets;
+  for (int i = 0; i < rows->size(); ++i)
+    targets.push_back({.target = (*rows)[i].text(0), .host = "", .machine = "", .wanted = (*rows)[i].text(1)});
   return targets;
 }
 
 DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
-  return done(
-      run(queue_sql::kOffer, {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
-                              array_of(targets, &MeasuredTarget::machine)}));
+  return done(run(queue_sql::kOffer,
+                  {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
+                   array_of(targets, &MeasuredTarget::machine), array_of(targets, &MeasuredTarget::wanted)}));
 }
 
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
@@ -291,7 +311,9 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
                        .task = row.text(6),
                        .seed = static_cast<u64>(row.integer(7)),
                        .generation = row.integer(8),
-                       .is_cold = row.is_true(9)}});
+                       .is_cold = row.is_true(9),
+                       .wanted = row.text(10),
+                       .incumbent = row.integer(11)}});
   }
   std::ranges::sort(leased, {}, &LeasedTrial::id);
   return leased;
@@ -425,7 +447,10 @@ FleetMachine machine_of_row(PostgresRow row) {
           .trials_per_second = seconds_of(row.integer(13)),
           .heartbeat_age = seconds_of(row.integer(14)),
           .is_gone = row.is_true(15),
-          .measures = split(row.text(16), '\n')};
+          .measures = split(row.text(16), '\n'),
+          .clock_mhz = row.integer(17),
+          .drivers = row.text(18),
+          .calibrations = {}};
 }
 
 std::vector<FleetFault> faults_of_rows(PostgresRows& rows) {
@@ -469,6 +494,7 @@ DatabaseResult<FleetStatus> TrialQueue::status() {
   auto machines = run(queue_sql::kMachines, {kGoneSeconds});
   if (!machines) return machines.failure();
   for (int i = 0; i < machines->size(); ++i) status.machines.push_back(machine_of_row((*machines)[i]));
+  if (auto added = add_calibrations(status); !added) return added.failure();
   auto tuners = this->tuners();
   if (!tuners) return tuners.failure();
   status.tuners = std::move(*tuners);

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/fleet/machine_class.h"
 #include "runtime/store/postgres_connection.h"
 #include "runtime/store/postgres_schema.h"
 #include "runtime/store/record.h"
@@ -57,6 +58,8 @@ struct QueuedTrial {
   u64 seed = 0;
   i64 generation = 0;
   bool is_cold = false;  // Timing::Cold
+  std::string wanted;    // MeasuredTarget::wanted of the target whose machines measure it
+  i64 incumbent = 0;     // record of the best kernel that the tuner knows on these machines; 0 = none
 };
 
 struct LeasedTrial {
@@ -75,6 +78,32 @@ struct MeasuredTarget {
   std::string target;
   std::string host;     // Record::host
   std::string machine;  // machine_of(host): the times of a tuner's target are all of one of these
+  // What the task list says of the machine (is_wanted_machine), "" = any. A tuner may want one target on several.
+  std::string wanted = {};
+};
+
+// The best kernel that a tuner knows, for machines that may not read records.
+struct IncumbentRecord {
+  i64 id = 0;
+  std::string host, program, trace;
+  double seconds = 0;
+};
+
+// What a calibration has come to.
+struct Classified {
+  i64 number = 0;         // of the class, from 1; 0 = nothing has changed
+  std::string host;       // Record::host of the class
+  bool is_aside = false;  // it differs from its class: the machine gets no trials
+  Difference difference;  // the largest one from the class
+};
+
+// The latest calibration of a machine, as `fleet` shows it.
+struct MachineCalibration {
+  std::string fingerprint;  // machine_of(host), without a class
+  i64 number = 0;           // of its class
+  CalibrationTimes times, class_times;
+  bool is_aside = false;
+  double age = 0, aside_age = 0;  // seconds since then; and since it was set aside
 };
 
 struct MachineCounts {
@@ -91,11 +120,18 @@ struct FleetMachine {
   i64 memory_bytes = 0;
   MachineCounts counts;
   i64 leased = 0;
-  double trials_per_second = 0;            // of the last heartbeats
-  double heartbeat_age = 0;                // seconds
-  bool is_gone = false;                    // it said goodbye, or was not heard of for kGoneSeconds
-  std::vector<std::string> measures = {};  // names of the tasks of its leased trials
+  double trials_per_second = 0;                  // of the last heartbeats
+  double heartbeat_age = 0;                      // seconds
+  bool is_gone = false;                          // it said goodbye, or was not heard of for kGoneSeconds
+  std::vector<std::string> measures = {};        // names of the tasks of its leased trials
+  i64 clock_mhz = 0;                             // clock class: of the processor under load, to 100 MHz; 0 = not known
+  std::string drivers;                           // of its devices, one a line
+  std::vector<MachineCalibration> calibrations;  // of its processor and devices
 };
+
+// All that a task list may ask for (is_wanted_machine): processor and caches or device, class, clock, memory, drivers,
+// version of tracewright. `host` and `number`: of the processor or device, and its class.
+std::string fingerprint_of(const FleetMachine& machine, const std::string& host, i64 number);
 
 // What a tuner has in the queue of one task.
 struct QueuedTask {
@@ -151,6 +187,8 @@ struct Finished {
 // Makes the tables of the queue where they are missing, guards their rows (guard_sql.h), and gives the roles of
 // `options` (which must be there) their rights. In a transaction of its own.
 DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options);
+// Are they there, all of those that this program needs?
+DatabaseResult<bool> has_queue_tables(PostgresConnection& connection);
 
 class TrialQueue {
  public:
@@ -167,10 +205,12 @@ class TrialQueue {
 
   // Gives the tuner an id. Removes faults that are older than 30 days.
   DatabaseResult<i64> add_tuner(const std::string& name);
-  // Wants machines for a target. With `host`, only those of that machine; else the first one that measures for it.
+  // Wants machines for a target. With `host`, only those of that machine; else the first one that measures for it and
+  // is one that the target wants.
   DatabaseStatus want(i64 tuner, const MeasuredTarget& target);
   // The machine that has been found for a target; nullopt as long as there is none.
-  DatabaseResult<std::optional<MeasuredTarget>> found(i64 tuner, const std::string& target);
+  DatabaseResult<std::optional<MeasuredTarget>> found(i64 tuner, const std::string& target,
+                                                      const std::string& wanted = "");
   // All of them, or none on an error. Returns their ids, in order. `cost`: seconds of a machine that one takes, as far
   // as that is known. Machines serve the tuners of a target so that each gets as much of their time; a tuner that had
   // nothing in the queue for a while has no more claim than others for that.
@@ -196,8 +236,16 @@ class TrialQueue {
 
   // Gives the machine an id, and counts that begin with 0.
   DatabaseResult<i64> add_machine(const FleetMachine& machine);
-  // Targets that tuners want.
-  DatabaseResult<std::vector<std::string>> wanted_targets();
+  // The result of a calibration: `host` is what was measured, without a class. The machine joins the first class of its
+  // fingerprint that it agrees with, or founds one. Once in a class it stays there: it is set aside while it differs,
+  // and only one that is faster (is_faster) is classified anew. Not `is_final`: a difference from its class, or from
+  // all that there are, changes nothing yet. A call that is repeated gives the same.
+  DatabaseResult<Classified> calibrate(i64 machine, const std::string& host, const CalibrationTimes& times,
+                                       bool is_final = true);
+  // The incumbent of a trial that is leased; nullopt: it has none, or the database has no such record any more.
+  DatabaseResult<std::optional<IncumbentRecord>> incumbent(const LeasedTrial& trial);
+  // Targets that tuners want: their texts, and the machines that are wanted.
+  DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
   // At most `most` trials for these targets, oldest first. Ends leases that ran out.
@@ -243,6 +291,7 @@ class TrialQueue {
   }
   DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
+  DatabaseStatus add_calibrations(FleetStatus& status);
   template <class T, class Body>
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });

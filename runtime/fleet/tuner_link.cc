@@ -60,24 +60,28 @@ bool TunerLink::enter(const Waiting& waiting) {
   return true;
 }
 
-std::optional<MeasuredTarget> TunerLink::machine_for(const std::string& target, const Waiting& waiting) {
-  if (auto known = targets_.find(target); known != targets_.end()) return known->second;
+std::optional<MeasuredTarget> TunerLink::machine_for(const std::string& target, const Waiting& waiting,
+                                                     const std::string& wanted) {
+  if (auto known = targets_.find({target, wanted}); known != targets_.end()) return known->second;
   bool is_said = false;
   double begin = seconds_now();
   while (!waiting.must_stop()) {
     auto is_known = queue_.call<bool>(waiting, [&](TrialQueue& queue) { return queue.beat_tuner(id_); });
     if (!is_known || (!*is_known && !enter(waiting))) break;
-    if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.want(id_, {target, "", ""}); })) break;
+    if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.want(id_, {target, "", "", wanted}); }))
+      break;
     auto found = queue_.call<std::optional<MeasuredTarget>>(
-        waiting, [&](TrialQueue& queue) { return queue.found(id_, target); });
+        waiting, [&](TrialQueue& queue) { return queue.found(id_, target, wanted); });
     if (!found) break;
     if (*found) {
-      targets_[target] = **found;
+      targets_[{target, wanted}] = **found;
       if (!look_around(waiting)) break;
       return **found;
     }
     if (!is_said && seconds_now() - begin > 2)
-      waiting.say(cat("no machine measures for `", target, "` yet", kNoMachine)), is_said = true;
+      waiting.say(cat("no machine ", wanted.empty() ? "" : cat("that is `", wanted, "` "), "measures for `", target,
+                      "` yet", kNoMachine)),
+          is_said = true;
     if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kPoll); })) break;
   }
   return std::nullopt;

@@ -26,9 +26,10 @@ class TunerLink {
   ~TunerLink();  // nothing of the tuner stays in the queue
   TunerLink(const TunerLink&) = delete;
 
-  // Waits for a machine that measures for a target. The first one decides for the whole run: times are those of
-  // machines like it. nullopt: it was stopped, or there is an error.
-  std::optional<MeasuredTarget> machine_for(const std::string& target, const Waiting& waiting);
+  // Waits for a machine that measures for a target. The first one decides for the whole run: times are those of its
+  // class. `wanted`: see MeasuredTarget. nullopt: it was stopped, or there is an error.
+  std::optional<MeasuredTarget> machine_for(const std::string& target, const Waiting& waiting,
+                                            const std::string& wanted = "");
 
   // ---- many trials in flight
 
@@ -77,10 +78,10 @@ class TunerLink {
   LastingQueue queue_;
   std::string name_;
   std::atomic<i64> id_ = 0;
-  std::map<std::string, MeasuredTarget> targets_;  // found
-  std::map<i64, QueuedTrial> trials_;              // in flight, by their numbers
-  std::multimap<i64, i64> open_;                   // ids in the queue and numbers; two tasks may want the same trial
-  i64 next_ = 0;                                   // number
+  std::map<std::pair<std::string, std::string>, MeasuredTarget> targets_;  // found, by target and wanted
+  std::map<i64, QueuedTrial> trials_;                                      // in flight, by their numbers
+  std::multimap<i64, i64> open_;  // ids in the queue and numbers; two tasks may want the same trial
+  i64 next_ = 0;                  // number
   i64 faults_ = 0;
   i64 machines_ = 1;
   double rate_ = 0, busy_ = 0;                     // trials a second, and machines that measure for this tuner, of late

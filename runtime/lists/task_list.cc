@@ -101,6 +101,14 @@ void decode_name(const Item& item, Located<std::string>& out) {
   out = {item.node.text, item.node.span, true};
 }
 
+void decode_machine(const Item& item, Located<std::string>& out) {
+  constexpr std::size_t longest = 256;  // bytes, of the queue's tables
+  if (item.node.kind != YamlKind::Word || item.node.text.size() > longest)
+    return item.expected("words of a machine's fingerprint, such as `\"EPYC 7313, class 1\"`",
+                         "`tracewright fleet` prints fingerprints");
+  out = {item.node.text, item.node.span, true};
+}
+
 void decode_part(const Item& item, Located<double>& out) {
   std::optional<double> part = number<double>(item.node);
   if (!part || !(*part >= 0 && *part < 1))
@@ -197,6 +205,7 @@ const std::vector<Key<TaskEntry>>& task_keys() {
       {"timing", [](const Item& item, TaskEntry& task) { decode_either(item, "warm", "cold", task.timing); }},
       {"tolerance", [](const Item& item, TaskEntry& task) { decode_tolerance(item, task.tolerance); }},
       {"target", [](const Item& item, TaskEntry& task) { decode_target(item, task.target); }},
+      {"machine", [](const Item& item, TaskEntry& task) { decode_machine(item, task.machine); }},
   };
   return keys;
 }
@@ -285,6 +294,7 @@ const std::vector<Key<TaskList>>& list_keys() {
       {"version", [](const Item& item, TaskList& list) { decode_version(item, list.version); },
        "begin with `version: 1`"},
       {"target", [](const Item& item, TaskList& list) { decode_target(item, list.target); }},
+      {"machine", [](const Item& item, TaskList& list) { decode_machine(item, list.machine); }},
       {"budget", [](const Item& item,
                     TaskList& list) { decode_mapping("`budget`", item.node, budget_keys(), list, item.diagnostics); }},
       {"database", [](const Item& item, TaskList& list) { decode_text(item, list.database); }},
@@ -478,6 +488,8 @@ std::string to_json(const TaskList& list) {
     if (task.timing.given) object["timing"] = task.timing.value == Timing::Cold ? "cold" : "warm";
     if (task.tolerance.given) object["tolerance"] = {task.tolerance.value.absolute, task.tolerance.value.relative};
     object["target"] = to_string(task.target.given ? task.target.value : list.target.value);
+    if (const auto& machine = task.machine.given ? task.machine : list.machine; machine.given)
+      object["machine"] = machine.value;
     tasks.push_back(std::move(object));
   }
   json::object object{{"version", list.version.value},

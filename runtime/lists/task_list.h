@@ -63,6 +63,7 @@ struct TaskEntry {
   Located<Timing> timing{Timing::Warm};
   Located<Tolerance> tolerance;  // if not given: that of the workload, else by its types
   TargetEntry target;            // if not given: that of the list
+  Located<std::string> machine;  // the same
 };
 
 // `search`: names and numbers as written; what they mean is known to whoever searches.
@@ -85,6 +86,7 @@ void decode_search(const yaml::Item& item, SearchEntry& out);
 struct TaskList {
   Located<i64> version{1};
   TargetEntry target;            // default: this machine
+  Located<std::string> machine;  // of a fleet, that is to measure: words of its fingerprint; if not given: any
   Located<i64> trials{512};      // for each task, those of earlier runs included
   Located<i64> total_trials{0};  // of all tasks together, those of earlier runs included; 0 = no limit
   Located<double> seconds{0};    // for this run, all tasks together; 0 = no limit

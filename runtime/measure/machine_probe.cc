@@ -81,8 +81,10 @@ double start_seconds(tw_pool* pool, int threads) {
   return fast_one(seconds);
 }
 
+}  // namespace
+
 // A core does two of the widest FMAs in a cycle, as the draft model takes it.
-double clock() {
+double measure_clock() {
   double peak = measure_fma_peak(kFmaSeconds);
   for (const FmaVariant& variant : fma_variants()) {
     if (peak > 0 && variant.is_present()) return peak / (2 * 2 * static_cast<double>(variant.bits) / 32);
@@ -90,11 +92,9 @@ double clock() {
   return 0;
 }
 
-}  // namespace
-
 MachineFigures measure_machine(int threads) {
   threads = std::clamp(threads, 1, static_cast<int>(kBytes / kChunk / 2));
-  MachineFigures figures{.clock = clock()};
+  MachineFigures figures{.clock = measure_clock()};
   std::vector<Line> data(kBytes / sizeof(Line), Line{} + 1);
   figures.bandwidth = figures.all_bandwidth = bandwidth(data, nullptr, 1);
   Pool pool(threads > 1 ? tw_pool_create(threads, nullptr) : nullptr, tw_pool_destroy);

@@ -17,6 +17,8 @@ struct MachineFigures {
   double start_seconds = 0;  // of a parallel loop with nothing to do; 0 with one thread
 };
 
+// Cycles a second of a core under load, by the FMA peak; 0 = not known. Measures for some milliseconds.
+double measure_clock();
 // Measures for some tenths of a second, with 128 MiB of memory.
 MachineFigures measure_machine(int threads);
 // The figures in the units of the draft model, limited to what real machines have.

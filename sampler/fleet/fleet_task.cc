@@ -34,6 +34,17 @@ std::optional<Program> replayed(Replay& on, const FleetTask& task, const std::st
   return state.program();
 }
 
+// The kernel of a record's trace; nullopt: it cannot be had, or the trace gives another program than the one with this
+// hash ("" = any).
+std::optional<Kernel> kernel_of(const FleetTask& task, const std::string& trace, const std::string& hash) {
+  Replay on;
+  std::string problem;
+  std::optional<Program> program = replayed(on, task, trace, problem);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
+  if (!program || !compiler || (!hash.empty() && to_hex(normalized_hash(*program)) != hash)) return std::nullopt;
+  return loadable(build_kernel(*program, task.target, *compiler), task.target).kernel;
+}
+
 }  // namespace
 
 std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
@@ -68,6 +79,7 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
 DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   if (!task.may_read) return Done{};
   std::string better;
+  double better_seconds = task.incumbent_seconds;
   auto note = [&](Record& record) {
     task.last_record = std::max(task.last_record, record.id);
     std::optional<Hash128> program = parse_hash(record.program), object = parse_hash(record.object);
@@ -77,8 +89,8 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
       task.objects.emplace(*object, record.id);
     if (!record.ok()) return;
     task.best = std::min(task.best, record.seconds);
-    if (record.trace.empty() || record.seconds >= task.incumbent_seconds) return;
-    task.incumbent_seconds = record.seconds;
+    if (record.trace.empty() || record.seconds >= better_seconds) return;
+    better_seconds = record.seconds;
     better = record.trace;
   };
   DatabaseStatus read = database.visit({task.workload, task.target_text, task.last_record}, note);
@@ -86,14 +98,23 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   task.may_read = read || read.failure().state != kNoRight;
   if (!task.may_read) return Done{};
   if (!read || better.empty()) return read;
-  Replay on;
-  std::string problem;
-  std::optional<Program> program = replayed(on, task, better, problem);
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
-  BuiltKernel built;
-  if (program && compiler) built = loadable(build_kernel(*program, task.target, *compiler), task.target);
-  if (built.kernel) task.incumbent = std::move(*built.kernel);
+  if (std::optional<Kernel> kernel = kernel_of(task, better, "")) {
+    task.incumbent = std::move(*kernel);
+    task.incumbent_seconds = better_seconds;
+  }
   return read;
+}
+
+void take_incumbent(FleetTask& task, const IncumbentRecord& record) {
+  bool is_known = record.id <= task.last_record || record.id == task.last_own;
+  if (is_known || record.trace.empty() || record.seconds <= 0 || record.seconds >= task.incumbent_seconds ||
+      machine_of(record.host) != task.machine)
+    return;
+  std::optional<Kernel> kernel = kernel_of(task, record.trace, record.program);
+  if (!kernel) return;
+  task.incumbent = std::move(*kernel);
+  task.incumbent_seconds = record.seconds;
+  task.best = std::min(task.best, record.seconds);
 }
 
 BuiltFleetTrial build_fleet_trial(const FleetTask& task, const QueuedTrial& trial, LlvmCompiler& compiler) {

@@ -26,6 +26,7 @@ struct FleetTask {
   int worker_task = -1;
   double bytes = 0, least_flops = 0;
   Kernel incumbent;  // best kernel so far, which is not the untuned program; empty code = none
+  // As its record has them: trials of all machines of the class are measured by ratios to it.
   double incumbent_seconds = std::numeric_limits<double>::infinity();
   double best = std::numeric_limits<double>::infinity();  // seconds of the best trial so far
   i64 last_record = 0;                                    // the latest record of the database that was read
@@ -51,6 +52,11 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
 // Reads what others have stored of the task since the last time, where this role may. A better kernel than the
 // incumbent becomes the incumbent.
 DatabaseStatus read_new_records(FleetTask& task, Database& database);
+
+// Takes the best kernel that a tuner knows as the incumbent, if it is faster than the one that is known here and of a
+// machine of this class. So a machine whose role reads no records times its candidates in turn with the best of all,
+// too. One that cannot be replayed is left out.
+void take_incumbent(FleetTask& task, const IncumbentRecord& record);
 
 // A trial that was replayed, and compiled unless there is a fault.
 struct BuiltFleetTrial {

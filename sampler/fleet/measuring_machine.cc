@@ -25,7 +25,10 @@ bool is_same_task(const QueuedTrial& a, const QueuedTrial& b) {
 }  // namespace
 
 MeasuringMachine::MeasuringMachine(MachineOptions options, Waiting waiting)
-    : options_(std::move(options)), waiting_(std::move(waiting)), targets_(options_.why_no_device) {
+    : options_(std::move(options)),
+      waiting_(std::move(waiting)),
+      targets_(options_.why_no_device),
+      classes_(options_.calibrate_every, options_.aside_seconds, waiting_) {
   if (!options_.metrics) options_.metrics = std::make_shared<MachineMetrics>(options_.announced.name, TW_VERSION);
 }
 
@@ -54,6 +57,7 @@ MachineReport MeasuringMachine::run() {
   report_.given_back += back.value_or(0);
   options_.metrics->add_given_back(back.value_or(0));
   queue_->call<Done>(no_longer, [&](TrialQueue& queue) { return queue.leave(id_); });
+  report_.calibrations = classes_.calibrations(), report_.times_aside = classes_.times_aside();
   return report_;
 }
 
@@ -66,7 +70,9 @@ bool MeasuringMachine::open() {
   queue_.emplace(std::move(*queue));
   DatabaseStatus opened = repeat_while_it_may_pass(waiting_, connect, [&] { return reopen_database(); });
   if (!opened) return fail(opened.error());
-  if (!announce()) return false;
+  Target processor = host_target();
+  processor.threads = 1;
+  if (!add_class(measuring_host(processor, -1), processor) || !announce()) return false;
   heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) -> DatabaseResult<bool> {
     DatabaseResult<std::optional<i64>> lost = beats.beat_machine(id_);
     if (!lost) return lost.failure();
@@ -85,7 +91,53 @@ bool MeasuringMachine::announce() {
   id_ = *id;
   is_unknown_ = false;
   options_.metrics->announced_again();
+  return classes_.tell(*queue_, id_);
+}
+
+// ---- classes
+
+// Calibrates the processor or a device for the first time. False: there is no worker for it.
+bool MeasuringMachine::add_class(const std::string& host, const Target& target) {
+  Measurer* measurer = worker_for(target);
+  if (!measurer) return false;
+  if (options_.calibrator) return classes_.add(host, options_.calibrator(*measurer, target)), true;
+  auto calibrator = std::make_shared<Calibrator>(*measurer, target);
+  classes_.add(host, [calibrator](const std::function<bool()>& must_stop) { return calibrator->run(must_stop); });
   return true;
+}
+
+// The targets that are wanted and that this machine measures for now. nullopt: it ends.
+std::optional<std::vector<MeasuredTarget>> MeasuringMachine::own_targets() {
+  using Targets = std::vector<MeasuredTarget>;
+  auto wanted = queue_->call<Targets>(waiting_, [](TrialQueue& queue) { return queue.wanted_targets(); });
+  if (!wanted) return std::nullopt;
+  for (const MeasuredTarget& target : *wanted) {
+    const auto& measured = targets_.of(target.target);
+    if (!measured || classes_.knows(measured->host)) continue;
+    Source source{"target", target.target};
+    Diagnostics ignored(source);
+    if (!add_class(measured->host, *parse_target(target.target, 0, ignored))) return std::nullopt;
+  }
+  if (!classes_.keep_up(*queue_, id_)) return std::nullopt;
+  if (class_changes_ != classes_.changes()) {
+    while (!tasks_.empty()) close_first();
+    class_changes_ = classes_.changes();
+  }
+  Targets own;
+  for (const MeasuredTarget& target : *wanted) {
+    if (std::optional<MeasuredTarget> one = own_target(target)) own.push_back(std::move(*one));
+  }
+  return own;
+}
+
+// As records name this machine; nullopt: it does not measure for the target, or not now.
+std::optional<MeasuredTarget> MeasuringMachine::own_target(const MeasuredTarget& wanted) {
+  const auto& measured = targets_.of(wanted.target);
+  const Classified* own = measured ? classes_.find(measured->host) : nullptr;
+  if (!own || own->is_aside) return std::nullopt;
+  if (!is_wanted_machine(wanted.wanted, fingerprint_of(options_.announced, measured->host, own->number)))
+    return std::nullopt;
+  return MeasuredTarget{wanted.target, own->host, machine_of(own->host), wanted.wanted};
 }
 
 DatabaseStatus MeasuringMachine::reopen_database() {
@@ -100,6 +152,8 @@ DatabaseStatus MeasuringMachine::reopen_database() {
 std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
   using Trials = std::vector<LeasedTrial>;
   if (is_unknown_ && !announce()) return std::nullopt;
+  std::optional<std::vector<MeasuredTarget>> own = own_targets();
+  if (!own) return std::nullopt;
   return queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
     if (reconnections_ != queue_->reconnections()) {
       // What was leased when the connection was lost may not be known here.
@@ -108,15 +162,9 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
       options_.metrics->add_given_back(*back);
       if (auto opened = reopen_database(); !opened) return opened.failure();
     }
-    auto wanted = queue.wanted_targets();
-    if (!wanted) return wanted.failure();
-    std::vector<MeasuredTarget> own;
-    for (const std::string& target : *wanted) {
-      if (const auto& measured = targets_.of(target)) own.push_back(*measured);
-    }
-    if (own.empty()) return Trials();
-    if (auto offered = queue.offer(own); !offered) return offered.failure();
-    return queue.lease(id_, own, lease_size());
+    if (own->empty()) return Trials();
+    if (auto offered = queue.offer(*own); !offered) return offered.failure();
+    return queue.lease(id_, *own, lease_size());
   });
 }
 
@@ -145,6 +193,10 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   if (!task && fault.kind.empty()) return !fault.message.empty() && open_database_again(fault.message);
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
   if (DatabaseStatus read = read_new_records(*task, *database_); !read) return open_database_again(read.error());
+  auto told = queue_->call<std::optional<IncumbentRecord>>(
+      waiting_, [&](TrialQueue& queue) { return queue.incumbent(trials[0]); });
+  if (!told) return false;
+  if (*told) take_incumbent(*task, **told);
   failures_ = 0;
   if (!task->may_read && !ask_for_results(*task, trials)) return false;
   std::unique_ptr<Builds> builds = begin_builds(*task, trials);
@@ -233,8 +285,10 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
                         .target = task.target,
                         .timing = task.is_cold ? Timing::Cold : Timing::Warm,
                         .incumbent = task.incumbent.code.empty() ? nullptr : &task.incumbent,
+                        .incumbent_seconds = task.incumbent.code.empty() ? 0 : task.incumbent_seconds,
                         .least_flops = task.least_flops,
                         .best_seconds = task.best};
+  classes_.note_trials(1);
   MeasureResult result = measure_trial(*task.measurer, measured, kernel, is_baseline, profile_);
   if (result.was_stopped) return false;
   if (result.status == MeasureStatus::WorkerLost && !result.was_tried)
@@ -297,7 +351,7 @@ FleetTask* MeasuringMachine::open_task(const QueuedTrial& trial, TrialFault& fau
     std::rotate(found, found + 1, tasks_.end());
     return tasks_.back().get();
   }
-  const std::optional<MeasuredTarget>& target = targets_.of(trial.target);
+  std::optional<MeasuredTarget> target = own_target({trial.target, "", "", trial.wanted});
   if (!target || !is_hash(trial.workload)) {
     fault = {fault::kRefused, "the target or the workload's hash is none that is measured here"};
     return nullptr;

@@ -15,6 +15,7 @@
 #include "runtime/fleet/machine_metrics.h"
 #include "sampler/fleet/fleet_task.h"
 #include "sampler/fleet/machine_targets.h"
+#include "sampler/fleet/own_classes.h"
 #include "sampler/search/builds_ahead.h"
 
 namespace tw {
@@ -25,13 +26,18 @@ struct MachineOptions {
   std::function<std::string(const Target&)> why_no_device;  // see MachineTargets
   std::function<WorkerStart(const Target&)> start_worker;   // that measures for a target
   std::shared_ptr<MachineMetrics> metrics = nullptr;        // what it does is counted there, too
+  i64 calibrate_every = kTrialsBetweenCalibrations;         // see OwnClasses
+  double aside_seconds = kAsideSeconds;
+  // What calibrates this machine for a target; empty: a Calibrator.
+  std::function<Calibrate(Measurer&, const Target&)> calibrator;
 };
 
 // What a machine has done.
 struct MachineReport {
   MachineCounts counts;  // of results that were accepted, and of those that were late or repeated
   i64 given_back = 0;    // trials that go to others
-  std::string error;     // why it ended by itself; "" = it was stopped
+  i64 calibrations = 0, times_aside = 0;
+  std::string error;  // why it ended by itself; "" = it was stopped
 };
 
 class MeasuringMachine {
@@ -51,6 +57,9 @@ class MeasuringMachine {
   bool open();
   bool announce();
   DatabaseStatus reopen_database();
+  bool add_class(const std::string& host, const Target& target);
+  std::optional<std::vector<MeasuredTarget>> own_targets();
+  std::optional<MeasuredTarget> own_target(const MeasuredTarget& wanted);
   std::optional<std::vector<LeasedTrial>> lease();
   int lease_size() const;
   bool measure_all(const std::vector<LeasedTrial>& trials);
@@ -85,6 +94,8 @@ class MeasuringMachine {
   double trial_seconds_ = 0;              // of the trials of the last lease, on average
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
+  OwnClasses classes_;
+  i64 class_changes_ = 0;  // OwnClasses::changes() that the open tasks know
   TuneProfile profile_;
 };
 

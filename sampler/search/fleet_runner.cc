@@ -34,7 +34,7 @@ FleetRunner::~FleetRunner() {
 // ---- on the thread that searches
 
 std::string FleetRunner::host_of(const TuneTask& task) {
-  std::optional<MeasuredTarget> found = fleet_.machine_for(to_string(task.target), waiting_);
+  std::optional<MeasuredTarget> found = fleet_.machine_for(to_string(task.target), waiting_, task.machine);
   if (!found) return machine_error_ = fleet_.error(), "no machine";
   capacity_.machines = static_cast<int>(fleet_.machines());
   return task.timing == Timing::Cold ? cat(found->host, kColdCaches) : found->host;
@@ -56,7 +56,7 @@ void FleetRunner::start(Batch batch, TaskState& state, std::vector<TaskProgress>
   flying.left = trials.size();
   for (std::size_t i = 0; i < trials.size(); ++i) {
     QueuedTrial next;
-    if (prepare(flying.batch.generation, state, trials[i], next)) {
+    if (prepare(flying, state, trials[i], next)) {
       flying.queued.push_back(std::move(next));
       flying.places.push_back(i);
     } else {
@@ -73,8 +73,8 @@ void FleetRunner::start(Batch batch, TaskState& state, std::vector<TaskProgress>
 }
 
 // What is put into the queue. False: the trial has failed already.
-bool FleetRunner::prepare(i64 generation, const TaskState& state, Trial& trial, QueuedTrial& queued) {
-  fill_record(state, generation, trial);
+bool FleetRunner::prepare(const Flying& flying, const TaskState& state, Trial& trial, QueuedTrial& queued) {
+  fill_record(state, flying.batch.generation, trial);
   // Postprocessors of plugins may do now what they did not in the search.
   Result<Trace> trace = trial.is_baseline ? Trace() : full_trace(state.space, trial.candidate);
   std::string problem = trace ? "" : to_string(trace.rejected());
@@ -93,7 +93,9 @@ bool FleetRunner::prepare(i64 generation, const TaskState& state, Trial& trial, 
             .task = record.task,
             .seed = record.seed,
             .generation = record.generation,
-            .is_cold = state.task->timing == Timing::Cold};
+            .is_cold = state.task->timing == Timing::Cold,
+            .wanted = state.task->machine,
+            .incumbent = flying.progress.at(static_cast<std::size_t>(flying.batch.task)).best_record};
   return true;
 }
 

@@ -52,7 +52,7 @@ class FleetRunner final : public TrialRunner {
   using Records = std::map<i64, Record>;
 
   // On the thread that searches.
-  bool prepare(i64 generation, const TaskState& state, Trial& trial, QueuedTrial& queued);
+  bool prepare(const Flying& flying, const TaskState& state, Trial& trial, QueuedTrial& queued);
   bool has(Await await) const;
 
   // On a thread of its own, beside the search.

@@ -89,7 +89,11 @@ MeasureResult measure_kernel(Measurer& measurer, int task, const Kernel& kernel,
 MeasureResult measure_trial(Measurer& measurer, const MeasuredTask& task, const Kernel& kernel, bool is_baseline,
                             TuneProfile& profile) {
   MeasureOptions options = options_of(task, is_baseline);
-  auto measure = [&] { return measure_kernel(measurer, task.worker_task, kernel, options, profile); };
+  auto measure = [&] {
+    MeasureResult measured = measure_kernel(measurer, task.worker_task, kernel, options, profile);
+    if (measured.ratio > 0 && task.incumbent_seconds > 0) measured.seconds = measured.ratio * task.incumbent_seconds;
+    return measured;
+  };
   MeasureResult measured = measure();
   // Once more where others disturbed it: a thread that waits for a core makes the first call with new data look slow,
   // too.

@@ -16,8 +16,11 @@ struct MeasuredTask {
   const Target& target;
   Timing timing = Timing::Warm;
   const Kernel* incumbent = nullptr;  // nullptr = none
-  double least_flops = 0;             // see least_flops.h
-  double best_seconds = 0;            // of a call of the best kernel so far; infinite = there is none
+  // > 0: what its record says that a call of it takes. The time of a trial is then its ratio times this, whatever the
+  // incumbent takes on this machine, so that the trials of several machines are compared by their ratios.
+  double incumbent_seconds = 0;
+  double least_flops = 0;   // see least_flops.h
+  double best_seconds = 0;  // of a call of the best kernel so far; infinite = there is none
 };
 
 // Runs, checks and times a kernel: again where others disturbed it or the worker was lost, and longer on devices where

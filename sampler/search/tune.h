@@ -27,6 +27,7 @@ struct TuneTask {
   double weight = 1;
   std::vector<Trace> templates;  // hand-written schedules with open samples; added to the rules' sketches
   Timing timing = Timing::Warm;
+  std::string machine = {};  // of a fleet, that measures it (TaskEntry::machine)
 };
 
 // Bounds of what a run keeps in memory and reads, so that memory and the time of a round do not grow with its length.

@@ -289,6 +289,15 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
   return true;
 }
 
+// Which machine of a fleet measures a task: what its entry says, else what the list says.
+void set_machines(LoadedList& out) {
+  for (TuneTask& task : out.tasks) {
+    auto entry = std::ranges::find_if(out.list.tasks, [&](const TaskEntry& e) { return e.name.value == task.name; });
+    const Located<std::string>& said = entry->machine.given ? entry->machine : out.list.machine;
+    task.machine = said.value;
+  }
+}
+
 // Makes the programs of all entries. Where there is none, an entry is left without a task.
 void add_tasks(LoadedList& out, TaskMaker& maker, const Rewrites& rewrites, Diagnostics& diagnostics) {
   std::vector<TaskEntry> entries;
@@ -308,6 +317,7 @@ void add_tasks(LoadedList& out, TaskMaker& maker, const Rewrites& rewrites, Diag
     out.tasks.push_back({entry.name.value, std::move(*program), target, entry.weight.value, {}, entry.timing.value});
   }
   out.list.tasks = std::move(entries);
+  set_machines(out);
 }
 
 // The list of one model, as text; its name is that of the file.

@@ -6,6 +6,7 @@
 
 #include "runtime/fleet/trial_queue.h"
 #include "runtime/store/postgres_schema.h"
+#include "sampler/fleet/measuring_machine.h"
 #include "support/postgres_server.h"
 
 namespace tw {
@@ -20,6 +21,17 @@ inline std::string make_tuning_database(test::PostgresServer& server) {
   auto queue = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
   EXPECT_TRUE(queue) << queue.error();
   return name;
+}
+
+// Times of a calibration, each `slower` times those of all others.
+inline CalibrationTimes calibration_times(double slower = 1) {
+  return {{"arithmetic", 6e-6 * slower}, {"caches", 3e-6 * slower}, {"memory", 8e-4 * slower}};
+}
+// For machines whose calibration is no matter: MachineOptions::calibrator.
+inline std::function<Calibrate(Measurer&, const Target&)> fixed_calibration() {
+  return [](Measurer&, const Target&) -> Calibrate {
+    return [](const std::function<bool()>&) { return Calibration{.times = calibration_times(), .is_steady = true}; };
+  };
 }
 
 // Each test has such a database, and skips where there is no server.

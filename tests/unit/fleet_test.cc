@@ -69,7 +69,8 @@ class Lent {
                                  WorkerStart start;
                                  start.measurer = std::make_unique<FakeMeasurer>(answer);
                                  return start;
-                               }};
+                               },
+                           .calibrator = fixed_calibration()};
     Waiting waiting{.must_stop = [this] { return stop_.load(); }, .say = [](const std::string&) {}};
     thread_ = std::thread([this, machine = std::make_shared<MeasuringMachine>(std::move(options), waiting)] {
       report_ = machine->run();

@@ -36,6 +36,26 @@ Parsed parse(const std::string& text) {
 // The errors of a list whose only task is `task`.
 std::string task_errors(const std::string& task) { return parse("version: 1\ntasks:\n  - " + task + "\n").errors; }
 
+TEST(TaskList, NamesMachines) {
+  Parsed parsed = parse(
+      "version: 1\nmachine: EPYC 7313\ntasks:\n  - {name: a, workload: w.tw, use: w()}\n"
+      "  - {name: b, workload: w.tw, use: w(), machine: \"EPYC 7313, class 2\"}\n"
+      "  - {name: c, workload: w.tw, use: w(), machine: \"\"}\n");
+  EXPECT_EQ(parsed.errors, "");
+  EXPECT_EQ(parsed.list.machine.value, "EPYC 7313");
+  EXPECT_FALSE(parsed.list.tasks[0].machine.given);
+  EXPECT_EQ(parsed.list.tasks[1].machine.value, "EPYC 7313, class 2");
+  EXPECT_TRUE(parsed.list.tasks[2].machine.given) << "any machine";
+  EXPECT_NE(to_json(parsed.list).find(R"("machine":"EPYC 7313, class 2")"), std::string::npos);
+  EXPECT_EQ(
+      task_errors("{name: a, workload: w.tw, use: w(), machine: [x]}"),
+      R"yaml(tasks.yaml:3:50: error: expected `machine` to be words of a machine's fingerprint, such as `"EPYC 7313, class 1"`, found a list
+    3 |   - {name: a, workload: w.tw, use: w(), machine: [x]}
+      |                                                  ^
+note: `tracewright fleet` prints fingerprints
+)yaml");
+}
+
 TEST(TaskList, TheExampleOfTheDesignIsRead) {
   std::string text = R"yaml(# what to tune
 version: 1
@@ -252,7 +272,7 @@ note: did you mean `tasks`?
             R"yaml(tasks.yaml:1:1: error: expected the task list to be a mapping, found a list
     1 | - version: 1
       | ^~~~~~~~~~~~
-note: its keys: version, target, budget, database, modules, rules, search, seed, tasks
+note: its keys: version, target, machine, budget, database, modules, rules, search, seed, tasks
 )yaml");
   EXPECT_EQ(parse("version: 1\nbudget: 512\ntasks: {name: a}\n[1, 2]: x\n").errors,
             R"yaml(tasks.yaml:2:9: error: expected `budget` to be a mapping, found `512`
@@ -275,7 +295,7 @@ note: did you mean `cpu`?
 tasks.yaml:4:5: error: expected a task to be a mapping, found `dense`
     4 |   - dense
       |     ^~~~~
-note: its keys: name, op, args, epilogue, workload, use, model, shapes, precision, weight, layout, timing, tolerance, target
+note: its keys: name, op, args, epilogue, workload, use, model, shapes, precision, weight, layout, timing, tolerance, target, machine
 )yaml");
   EXPECT_EQ(parse("version: 1\ntarget: [cpu]\nbudget: {trials: 1.5, seconds: -1}\ntasks: [{name: , "
                   "op: softmax, args: [1, 2]}]\n")

@@ -392,7 +392,8 @@ TEST_F(TrialQueueTest, ADeadlockIsNoError) {
 TEST_F(TrialQueueTest, TheFirstMachineDecidesWhoMeasures) {
   TrialQueue queue = this->queue();
   i64 tuner = this->tuner(queue, {kCpu.target, "", ""}), machine = this->machine(queue);
-  EXPECT_EQ(good(queue.wanted_targets()), std::vector<std::string>{kCpu.target});
+  ASSERT_EQ(good(queue.wanted_targets()).size(), 1u);
+  EXPECT_EQ(good(queue.wanted_targets())[0].target, kCpu.target);
   EXPECT_FALSE(good(queue.found(tuner, kCpu.target)));
   EXPECT_EQ(good(queue.status()).tuners.at(0).waiting, std::vector<std::string>{kCpu.target});
   good(queue.offer({kCpu}));
