@@ -54,7 +54,7 @@ TEST(Calibration, KernelsAreLimitedByWhatTheyAreFor) {
   ASSERT_EQ(done.error, "");
   MachineFigures figures = measure_machine(1);
   double flops = 2.0 * 48 * 64 * 128 / time_of(done, "arithmetic"), bytes = 4.0 * 32768 * 64 / time_of(done, "memory"),
-         cache_bytes = 3 * 4.0 * 32768 / time_of(done, "caches");
+         cache_bytes = 3 * 4.0 * 16384 / time_of(done, "caches");
   std::printf("%.1f GFLOP/s, caches %.1f GB/s, memory %.1f GB/s (the probe: %.2f GHz, %.1f GB/s)\n", flops * 1e-9,
               cache_bytes * 1e-9, bytes * 1e-9, figures.clock * 1e-9, figures.bandwidth * 1e-9);
   EXPECT_GT(flops, 8 * figures.clock) << "fewer than eight operations a cycle: something else limits it";
