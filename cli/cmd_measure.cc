@@ -29,6 +29,7 @@ struct Options {
   double seconds = 0;
   std::optional<u64> metrics;  // port
   i64 calibrate_every = kTrialsBetweenCalibrations;
+  bool is_uncalibrated = false;
   bool json = false;
 };
 
@@ -60,6 +61,7 @@ MachineOptions machine_options(const Options& options) {
                         .drivers = devices},
           .why_no_device = [nvrtc](const Target& target) { return why_no_device(target, nvrtc); },
           .start_worker = [](const Target& target) { return start_worker(worker_options(target)); },
+          .is_calibrated = !options.is_uncalibrated,
           .calibrate_every = options.calibrate_every};
 }
 
@@ -154,6 +156,9 @@ int run_measure(int count, char** words) {
   app.add_option("--calibrate-every", options.calibrate_every,
                  "trials between two calibrations, which take a second; 0 = only at the start")
       .range(0, 1000000000);
+  app.add_flag(
+      "--uncalibrated", options.is_uncalibrated,
+      "count as the first class of machines of this kind, whatever the speed; for machines that others disturb");
   app.add_flag("--json", options.json, "print one JSON object at the end");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return measure(options);

@@ -82,6 +82,7 @@ bool OwnClasses::tell(LastingQueue& queue, i64 machine) {
 bool OwnClasses::keep_up(LastingQueue& queue, i64 machine) {
   for (auto& [host, own] : own_) {
     if (waiting_.must_stop()) return false;
+    if (!own.calibrate) continue;
     bool has_class = own.is.number != 0, is_waiting = !has_class || own.is.is_aside;
     bool is_due =
         is_waiting ? seconds_now() - own.at >= aside_seconds_ : every_ > 0 && trials_ - own.at_trial >= every_;

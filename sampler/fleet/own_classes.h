@@ -24,6 +24,8 @@ class OwnClasses {
   bool knows(const std::string& host) const { return own_.count(host) > 0; }
   // Calibrates what `host` (Record::host, without a class) names for the first time. What does it is kept.
   void add(const std::string& host, Calibrate calibrate);
+  // Without a calibration: it counts as the first class of its kind, whatever its speed.
+  void add_uncalibrated(const std::string& host) { own_[host].is = {.number = 1, .host = host}; }
   // Tells the queue of all, with the times that are known: of a machine that has just got its id. False: the queue
   // cannot be used, or it was stopped.
   bool tell(LastingQueue& queue, i64 machine);

@@ -149,7 +149,7 @@ class Runner:
 
 class Machine(Runner):
     def words(self):
-        return [self.chaos.program, "measure", "--database", self.chaos.server.url("worker", self.chaos.host), "--name",
+        return [self.chaos.program, "measure", "--uncalibrated", "--database", self.chaos.server.url("worker", self.chaos.host), "--name",
                 self.name, "--json"]
 
     def keep(self, is_over):

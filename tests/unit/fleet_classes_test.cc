@@ -23,7 +23,8 @@ class Lent {
  public:
   explicit Lent(
       const std::string& address, double slower = 1,
-      FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); })
+      FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); },
+      bool is_calibrated = true)
       : slower(slower) {
     MachineOptions options{.address = address,
                            .announced = {.name = "lent", .host = host_description(), .version = "0"},
@@ -38,6 +39,7 @@ class Lent {
                                      });
                                  return start;
                                },
+                           .is_calibrated = is_calibrated,
                            .calibrate_every = 4,
                            .aside_seconds = 0.02,
                            .calibrator = [this](Measurer&, const Target&) -> Calibrate {
@@ -186,6 +188,22 @@ TEST_F(FleetClasses, AnotherClassLeavesTheTrialsAlone) {
   EXPECT_EQ(tune_with_fleet(options(1, 1, 20), watcher).error, "");
   for (const TuneTask& task : tasks_) EXPECT_EQ(machines_of(task.name).size(), 1u);
   EXPECT_EQ(status().machines[1].calibrations[0].number, 2);
+}
+
+// It shares the trials of the first class, though its calibration would say otherwise.
+TEST_F(FleetClasses, UncalibratedMachinesAreOneClass) {
+  auto answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); };
+  Lent calibrated(address_);
+  wait_until([](const FleetStatus& status) { return has_class(status, 1); });
+  Lent slow(address_, 1.5, answer, /*is_calibrated=*/false);
+  wait_until([](const FleetStatus& status) { return status.machines.size() == 2; });
+  Watcher watcher;
+  EXPECT_EQ(tune_with_fleet(options(1, 1, 20), watcher).error, "");
+  for (const TuneTask& task : tasks_)
+    EXPECT_EQ(machines_of(task.name), std::set<std::string>{machine_of(host_description())});
+  EXPECT_GT(slow.measured, 0);
+  EXPECT_EQ(slow.take_back().calibrations, 0);
+  EXPECT_EQ(slow.calibrated, 0);
 }
 
 // Two tasks with one program, each for a class of its own.

@@ -362,7 +362,7 @@ class FleetPrograms : public TuningDatabaseTest {
   std::unique_ptr<Machine> start_machine() const {
     auto machine = std::make_unique<Machine>();
     machine->finished = std::async(std::launch::async, [this, machine = machine.get()] {
-      return run({"measure", "--database", address_, "--json"},
+      return run({"measure", "--database", address_, "--uncalibrated", "--json"},
                  [machine](int pid) { machine->started.set_value(pid); });
     });
     machine->pid = machine->started.get_future().get();

@@ -430,7 +430,7 @@ TEST_F(SeenFleet, MetricsOfAMachineAreThoseOfTheDatabase) {
   std::map<std::string, double> found;
   std::vector<int> slow;
   test::Finished measured = test::tracewright(
-      {"measure", "--database", address_, "--metrics", "0", "--name", "m\"1"},
+      {"measure", "--database", address_, "--uncalibrated", "--metrics", "0", "--name", "m\"1"},
       {.folder = folder_.path(), .meanwhile = [&](int pid) {
          std::smatch match;
          std::string said;
