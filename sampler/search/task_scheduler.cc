@@ -19,14 +19,14 @@ int next_task(const std::vector<TaskHistory>& tasks, double alpha, int window) {
   double highest = -1e300;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const TaskHistory& task = tasks[i];
-    if (!may_go_on(task)) continue;
     std::size_t n = task.best.size();
+    if (!may_go_on(task) || n == 0) continue;  // all that it has is in flight
     double now = task.best[n - 1], gain = -1e9;
     if (now > 0) {
       std::size_t back = std::min<std::size_t>(window, n - 1);
       double before = back > 0 ? task.best[n - 1 - back] : now;
       double recent = back > 0 && before > 0 ? (before - now) / static_cast<double>(back) : 0;
-      gain = task.weight * (alpha * recent + (1 - alpha) * now / static_cast<double>(n));
+      gain = task.weight * (alpha * recent + (1 - alpha) * now / static_cast<double>(rounds(task)));
     }
     if (gain > highest) {
       highest = gain;

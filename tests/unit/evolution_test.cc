@@ -216,6 +216,14 @@ TEST(TaskScheduler, ATaskInFlightWaitsWhereOthersAreAlive) {
   EXPECT_EQ(next_task(tasks), 0) << "rather than nothing";
 }
 
+// Many batches may be in flight before the first one ends.
+TEST(TaskScheduler, ATaskWithoutResultsWaitsForThem) {
+  std::vector<TaskHistory> tasks(2);
+  tasks[0].in_flight = 3;
+  tasks[1].in_flight = 1, tasks[1].best = {1};
+  EXPECT_EQ(next_task(tasks), 1);
+}
+
 TEST(TaskScheduler, ThenTheLargerWeightedGain) {
   std::vector<TaskHistory> tasks{{.weight = 1, .best = {1, 1}}, {.weight = 3, .best = {1, 1}}};
   EXPECT_EQ(next_task(tasks), 1);  // same times, larger weight
