@@ -5,6 +5,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/fleet_builders.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
@@ -89,8 +90,16 @@ int show_fleet(const Options& options) {
   }
   std::optional<TrialQueue> queue = checked(TrialQueue::open(options.database));
   std::optional<FleetStatus> status = queue ? checked(queue->status()) : std::nullopt;
-  if (!status) return Environment;
-  options.json ? print_json(to_json(*status)) : print_status(*status);
+  std::optional<BuildStatus> builds = status ? checked(BuildQueue(*queue).status()) : std::nullopt;
+  if (!builds) return Environment;
+  if (options.json) {
+    boost::json::object object = to_json(*status);
+    add_builders(*builds, object);
+    print_json(object);
+    return Ok;
+  }
+  print_status(*status);
+  print_builders(*builds);
   return Ok;
 }
 

@@ -57,7 +57,7 @@ create table if not exists tracewright_fleet.faults (
   task text not null, program text not null,
   message text not null check (octet_length(message) <= 4096));
 )";
-inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.faults') is not null";
+inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.built_tasks') is not null";
 // Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
@@ -116,7 +116,7 @@ with answered as (
 select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
 // A program that is being measured for another tuner waits for its record. $1: machine, $2 and $3: targets and
 // machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the one
-// that lost it.
+// that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself.
 inline constexpr const char* kLease = R"(
 with free as (
   select t.id from tracewright_fleet.trials t
@@ -125,6 +125,8 @@ with free as (
     and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
     and not exists (select 1 from tracewright_fleet.trials o where o.state = 'leased' and o.program = t.program
       and o.workload = t.workload and o.target = t.target and o.is_cold = t.is_cold)
+    and ($7::text[] is null or exists (select 1 from tracewright_fleet.builds b
+      where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null))
   order by t.id limit $4 for update of t skip locked)
 update tracewright_fleet.trials t
 set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),

@@ -5,25 +5,13 @@
 #include <algorithm>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/build_sql.h"
 #include "runtime/fleet/queue_sql.h"
+#include "runtime/fleet/sql_array.h"
 #include "runtime/store/postgres_rows.h"
 
 namespace tw {
 namespace {
-
-// An SQL array of texts, as one value.
-PostgresValue array_of(const std::vector<MeasuredTarget>& targets, std::string MeasuredTarget::* part) {
-  std::string text = "{";
-  for (const MeasuredTarget& target : targets) {
-    text += text.size() > 1 ? ",\"" : "\"";
-    for (char c : target.*part) {
-      if (c == '"' || c == '\\') text += '\\';
-      text += c;
-    }
-    text += '"';
-  }
-  return text + "}";
-}
 
 PostgresValue or_null(const std::string& text) { return text.empty() ? PostgresValue(std::nullopt) : text; }
 PostgresValue or_null(i64 number) { return number == 0 ? PostgresValue(std::nullopt) : number; }
@@ -69,9 +57,10 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
     if (auto made = connection.script(queue_sql::kTables); !made) return made;
-    const std::pair<const std::string*, const char*> roles[] = {{&options.tuner, queue_sql::kRightsOfTuner},
-                                                                {&options.worker, queue_sql::kRightsOfWorker},
-                                                                {&options.reader, ""}};
+    if (auto made = connection.script(build_sql::kTables); !made) return made;
+    const std::string of_worker = cat(queue_sql::kRightsOfWorker, "; ", build_sql::kRightsOfWorker);
+    const std::pair<const std::string*, std::string> roles[] = {
+        {&options.tuner, queue_sql::kRightsOfTuner}, {&options.worker, of_worker}, {&options.reader, ""}};
     for (const auto& [role, rights] : roles) {
       if (role->empty()) continue;
       if (auto granted = grant(connection, *role, rights); !granted) return granted;
@@ -197,11 +186,12 @@ DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
 }
 
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
-                                                           int most) {
+                                                           int most,
+                                                           const std::optional<std::vector<std::string>>& built) {
   if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows =
-      run(queue_sql::kLease, {machine, array_of(targets, &MeasuredTarget::target),
-                              array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
+  auto rows = run(queue_sql::kLease,
+                  {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
+                   most, kLeaseSeconds, kOtherMachineSeconds, built ? array_of(*built) : PostgresValue(std::nullopt)});
   if (!rows) return rows.failure();
   std::vector<LeasedTrial> leased;
   for (int i = 0; i < rows->size(); ++i) {

@@ -2,7 +2,7 @@
 // for, replays their traces, compiles, runs and times them as a tuner's own worker would, and writes the results.
 // `tracewright measure` is this.
 //
-// The machine code of nobody else runs here: what it takes from the database is text, workloads and traces.
+// By default the machine code of nobody else runs here: what it takes from the database is text, workloads and traces.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 
 #include "runtime/fleet/heartbeat.h"
 #include "runtime/fleet/lasting_queue.h"
-#include "sampler/fleet/fleet_task.h"
+#include "sampler/fleet/kernel_source.h"
 #include "sampler/fleet/machine_targets.h"
 #include "sampler/search/builds_ahead.h"
 
@@ -23,6 +23,7 @@ struct MachineOptions {
   FleetMachine announced;  // what others are shown of this machine: name, host, version, targets, memory
   std::function<std::string(const Target&)> why_no_device;  // see MachineTargets
   std::function<WorkerStart(const Target&)> start_worker;   // that measures for a target
+  std::shared_ptr<KernelSource> kernels = compile_here();
 };
 
 // What a machine has done.
