@@ -1,6 +1,7 @@
 // tracewright-measure: `tracewright measure --built-with KEY` for machines that have no memory for a compiler. It takes
 // the flags of `tracewright measure`, and is linked without LLVM.
 #include <cstdio>
+#include <new>
 
 #include "cli/commands.h"
 #include "cli/lend_machine.h"
@@ -26,4 +27,11 @@ int measure(int count, char** words) {
 }  // namespace
 }  // namespace tw::cli
 
-int main(int count, char** words) { return tw::cli::measure(count, words); }
+int main(int count, char** words) {
+  try {
+    return tw::cli::measure(count, words);
+  } catch (const std::bad_alloc&) {
+    std::fputs("tracewright: there is not enough memory\n", stderr);
+    return tw::cli::Environment;
+  }
+}

@@ -349,6 +349,34 @@ TEST_F(BuiltCode, ATrialThatLosesBuildersEnds) {
   EXPECT_EQ(builder.stop().faults, 1);
 }
 
+// Builders and machines have the role `worker`; the others only look.
+TEST_F(BuiltCode, RolesMayDoTheirWork) {
+  sql("do $$ begin create role bc_worker login; exception when duplicate_object then null; end $$; "
+      "do $$ begin create role bc_tuner login; exception when duplicate_object then null; end $$; "
+      "do $$ begin create role bc_reader login; exception when duplicate_object then null; end $$");
+  auto owner = PostgresConnection::open(address_);
+  ASSERT_TRUE(owner) << owner.error();
+  SchemaOptions roles{.tuner = "bc_tuner", .worker = "bc_worker", .reader = "bc_reader"};
+  ASSERT_TRUE(make_postgres_schema(*owner, roles));
+  ASSERT_TRUE(make_queue_tables(*owner, roles));
+  address_ = server_->address(name_, "bc_worker");
+  {
+    BuilderHere builder(address_, task_.target);
+    start_machine();
+    EXPECT_EQ(measure(trials(1))[0].fault, "");
+  }
+  for (const char* role : {"bc_tuner", "bc_reader"}) {
+    auto other = PostgresConnection::open(server_->address(name_, role));
+    ASSERT_TRUE(other) << other.error();
+    EXPECT_TRUE(other->run("select * from tracewright_fleet.builders"));
+    for (const char* table : {"builders", "builds", "builds_wanted", "builds_offered", "built_tasks"}) {
+      EXPECT_FALSE(other->run(cat("delete from tracewright_fleet.", table))) << role << " " << table;
+      EXPECT_FALSE(other->run(cat("insert into tracewright_fleet.", table, " default values"))) << role << " " << table;
+    }
+    EXPECT_FALSE(other->run("update tracewright_fleet.builds set content = 'x'")) << role;
+  }
+}
+
 // The builder's faults and failures are those that a machine would have.
 TEST_F(BuiltCode, FaultsOfTheTrialAreHandedOn) {
   BuilderHere builder(address_, task_.target);

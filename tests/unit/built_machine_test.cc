@@ -38,6 +38,12 @@ class BuiltMachine : public FleetPrograms {
   static i64 count(const test::Finished& finished, const char* of) {
     return boost::json::parse(finished.out).at(of).as_int64();
   }
+  // The most memory that a process has had resident, in KiB.
+  static long peak_kib(int pid) {
+    const std::string status = test::read_file(cat("/proc/", pid, "/status"));
+    std::size_t at = status.find("VmHWM:");
+    return at == std::string::npos ? 0 : std::atol(status.c_str() + at + 6);
+  }
   boost::json::value fleet() const { return boost::json::parse(run({"fleet", address_, "--json"}).out); }
 };
 
@@ -49,6 +55,11 @@ TEST_F(BuiltMachine, MeasuresWhatABuilderCompiled) {
   const std::string process = cat("/proc/", board->pid);
   EXPECT_EQ(std::filesystem::read_symlink(process + "/exe").filename(), "tracewright-measure");
   EXPECT_EQ(test::read_file(process + "/maps").find("libtracewright"), std::string::npos);
+  const long with_compiler = peak_kib(builder->pid), without = peak_kib(board->pid);
+  EXPECT_GT(without, 0);
+  EXPECT_LT(2 * without, with_compiler) << "KiB";
+  RecordProperty("KiB with a compiler", std::to_string(with_compiler));
+  RecordProperty("KiB without", std::to_string(without));
   boost::json::value seen = fleet();
   EXPECT_GT(seen.at("builders").as_array().at(0).at("built").as_int64(), 0);
   EXPECT_EQ(seen.at("unbuilt").as_array().at(0).at("builders").as_int64(), 1);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 
+#include "backends/kernel_abi.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/elements.h"
 #include "sampler/fleet/built_source.h"
