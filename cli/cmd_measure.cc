@@ -70,6 +70,7 @@ int run_built_machine(char** words) {
   ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
   std::string path(self, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   path = cat(path.substr(0, path.rfind('/') + 1), kBuiltMachine);
+  words[0] = path.data();
   execv(path.c_str(), words);
   return say(cat("--built-with: ", path, " cannot be started: ", std::strerror(errno))), Environment;
 }
@@ -81,6 +82,7 @@ int run_measure(int count, char** words) {
   if (std::optional<int> code = parse_measure_flags(count, words, flags)) return *code;
   if (!flags.build_for.empty()) return build(flags);
   if (!flags.built_with.empty()) return run_built_machine(words);
+  if (!store_rates(flags.database)) return Environment;
   std::string ignored;
   return lend_machine(flags, compile_here(), cuda::nvrtc_version(ignored).value_or(""));
 }

@@ -45,16 +45,6 @@ MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<Kern
           .kernels = std::move(kernels)};
 }
 
-// What the draft model and reports want to know of this machine, for tuners elsewhere. They do without where this role
-// may store no models. False: the database cannot be used.
-bool store_rates(const std::string& address) {
-  DatabaseResult<Database> database = Database::open(address, DatabaseMode::Write);
-  if (!database) return say(database.error()), false;
-  DatabaseResult<MachineRates> rates = machine_rates(*database, /*may_measure=*/true);
-  if (rates) DatabaseStatus ignored = keep_roofs(*database, *rates);
-  return true;
-}
-
 std::string summary_of(const MachineReport& report) {
   const MachineCounts& counts = report.counts;
   std::string text = cat("measured ", counts.good + counts.failed, " trials, ", counts.failed, " of which failed");
@@ -67,6 +57,14 @@ std::string summary_of(const MachineReport& report) {
 
 }  // namespace
 
+bool store_rates(const std::string& address) {
+  DatabaseResult<Database> database = Database::open(address, DatabaseMode::Write);
+  if (!database) return say(database.error()), false;
+  DatabaseResult<MachineRates> rates = machine_rates(*database, /*may_measure=*/true);
+  if (rates) DatabaseStatus ignored = keep_roofs(*database, *rates);
+  return true;
+}
+
 Waiting waiting_for(const MeasureFlags& flags) {
   double begin = seconds_now(), seconds = flags.seconds;
   return {.must_stop = [=] { return stop_wanted || (seconds > 0 && seconds_now() - begin >= seconds); },
@@ -74,7 +72,6 @@ Waiting waiting_for(const MeasureFlags& flags) {
 }
 
 int lend_machine(const MeasureFlags& flags, std::shared_ptr<KernelSource> kernels, const std::string& nvrtc) {
-  if (!store_rates(flags.database)) return Environment;
   MachineOptions machine = machine_options(flags, std::move(kernels), nvrtc);
   say(cat("this machine measures for ", join(split(machine.announced.targets, '\n'), ", "), "; Ctrl-C takes it back"));
   MachineReport report = MeasuringMachine(std::move(machine), waiting_for(flags)).run();

@@ -28,6 +28,10 @@ std::optional<int> parse_measure_flags(int count, char** words, MeasureFlags& fl
 // Ends on Ctrl-C, and after flags.seconds.
 Waiting waiting_for(const MeasureFlags& flags);
 
+// What the draft model and reports want to know of this machine, for tuners elsewhere. They do without where this role
+// may store no models. Takes 128 MiB of memory for a moment. False after a message: the database cannot be used.
+bool store_rates(const std::string& address);
+
 // Measures until it is stopped, and prints what was done. `nvrtc`: see why_no_device(). Returns the exit code.
 int lend_machine(const MeasureFlags& flags, std::shared_ptr<KernelSource> kernels, const std::string& nvrtc);
 
