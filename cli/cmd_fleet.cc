@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/fleet_builders.h"
 #include "cli/fleet_classes.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
@@ -96,13 +97,14 @@ void print_status(const FleetStatus& status) {
 
 // ---- JSON
 
-boost::json::object fleet_json(const FleetStatus& status) {
+boost::json::object fleet_json(const FleetStatus& status, const BuildStatus& builds) {
   boost::json::object json = to_json(status, now_ms());
   boost::json::array& machines = json.at("machines").as_array();
   for (std::size_t i = 0; i < machines.size(); ++i) {
     machines[i].as_object()["clock_mhz"] = status.machines[i].clock_mhz;
     machines[i].as_object()["calibrations"] = calibrations_json(status.machines[i]);
   }
+  add_builders(builds, json);
   return json;
 }
 
@@ -136,14 +138,19 @@ class Watch {
     if (!queue_.connection().is_connected()) {
       if (DatabaseStatus again = queue_.reconnect(); !again) return DatabaseError{again.error(), "", true};
     }
-    return queue_.status();
+    DatabaseResult<FleetStatus> status = queue_.status();
+    DatabaseResult<BuildStatus> builds = status ? BuildQueue(queue_).status() : status.failure();
+    if (!builds) return builds.failure();
+    builds_ = std::move(*builds);
+    return status;
   }
 
   bool print() const {
     if (!problem_.empty() || stop_wanted) return true;
-    if (options_.json) return print_json(fleet_json(view_.status)), true;
+    if (options_.json) return print_json(fleet_json(view_.status, builds_)), true;
     if (options_.watch) std::printf("%s", isatty(STDOUT_FILENO) ? "\x1b[H\x1b[J" : updates_ > 1 ? "\n" : "");
     print_status(view_.status);
+    print_builders(builds_);
     return std::fflush(stdout) == 0;
   }
 
@@ -171,6 +178,7 @@ class Watch {
   std::optional<Database> database_;
   TaskCurves curves_;
   FleetView view_;
+  BuildStatus builds_;
   std::string problem_;
   u64 updates_ = 0;
 };

@@ -5,7 +5,7 @@
 set(bundle tracewright-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
 set(in_bundle COMPONENT bundle EXCLUDE_FROM_ALL)
 
-set(bundle_programs tracewright tracewright-worker tracewright-worker-cuda tracewright-emulator)
+set(bundle_programs tracewright tracewright-measure tracewright-worker tracewright-worker-cuda tracewright-emulator)
 foreach(target tracewright-worker-opencl tracewright-peer-fma tracewright-gpu-bench)
   if(TARGET ${target})
     list(APPEND bundle_programs ${target})

@@ -1,5 +1,5 @@
 # Every find_package of the project. Required: Boost, yaml-cpp, SQLite, libpq's header, zlib, xxHash, hwloc, CLI11, fmt. Optional: LLVM, LibTorch, seccomp, OpenCL.
-# XGBoost is not among them: it is opened at run time (costmodel/xgboost_api.h), and so is libpq.
+# XGBoost is not among them: it is opened at run time (costmodel/xgboost_api.h), and so are libpq and libcrypto.
 option(TRACEWRIGHT_LLVM "build the LLVM backend" ON)
 option(TRACEWRIGHT_TORCH "build the LibTorch cost model plugin if LibTorch is found" ON)
 
@@ -11,6 +11,7 @@ find_package(CLI11 REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(SQLiteCpp REQUIRED)
 find_path(POSTGRES_HEADERS libpq-fe.h PATH_SUFFIXES postgresql REQUIRED)  # the library is opened at run time
+find_path(OPENSSL_HEADERS openssl/evp.h REQUIRED)  # likewise
 find_package(ZLIB REQUIRED)
 find_library(SECCOMP_LIBRARY seccomp REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)

@@ -154,8 +154,8 @@ select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
 // A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
 // has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
 // and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the
-// one that lost it. The index of turns is walked until there are enough; `offset 0` keeps the server from joining and
-// sorting all instead.
+// one that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself. The index of turns is
+// walked until there are enough; `offset 0` keeps the server from joining and sorting all instead.
 inline constexpr const char* kLease = R"(
 with free as (
   select f.id from (
@@ -172,6 +172,8 @@ with free as (
           on v.tuner = l.tuner and v.target = l.target and v.wanted = l.wanted
         where l.state = 'leased' and l.program = t.program and l.workload = t.workload and l.target = t.target
           and l.is_cold = t.is_cold and v.machine = o.machine offset 0)
+      and ($7::text[] is null or exists (select from tracewright_fleet.builds b
+        where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null offset 0))
     order by t.turn, t.id limit $4 for update of t skip locked) f
   order by f.turn, f.id limit $4)
 update tracewright_fleet.trials t

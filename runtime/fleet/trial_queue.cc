@@ -6,27 +6,15 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/build_sql.h"
 #include "runtime/fleet/class_sql.h"
 #include "runtime/fleet/guard_sql.h"
 #include "runtime/fleet/queue_sql.h"
+#include "runtime/fleet/sql_array.h"
 #include "runtime/store/postgres_rows.h"
 
 namespace tw {
 namespace {
-
-// An SQL array of texts, as one value.
-PostgresValue array_of(const std::vector<MeasuredTarget>& targets, std::string MeasuredTarget::* part) {
-  std::string text = "{";
-  for (const MeasuredTarget& target : targets) {
-    text += text.size() > 1 ? ",\"" : "\"";
-    for (char c : target.*part) {
-      if (c == '"' || c == '\\') text += '\\';
-      text += c;
-    }
-    text += '"';
-  }
-  return text + "}";
-}
 
 PostgresValue or_null(const std::string& text) { return text.empty() ? PostgresValue(std::nullopt) : text; }
 PostgresValue or_null(i64 number) { return number == 0 ? PostgresValue(std::nullopt) : number; }
@@ -90,10 +78,12 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
     if (!(*has_classes)[0].is_true(0)) {
       if (auto made = connection.script(class_sql::kTables); !made) return made;
     }
+    if (auto made = connection.script(build_sql::kTables); !made) return made;
     if (auto guarded = connection.script(guard_sql::kGuards); !guarded) return guarded;
     const std::pair<const std::string*, std::string> roles[] = {
         {&options.tuner, queue_sql::kRightsOfTuner},
-        {&options.worker, cat(queue_sql::kRightsOfWorker, "; ", class_sql::kRightsOfWorker)},
+        {&options.worker,
+         cat(queue_sql::kRightsOfWorker, "; ", class_sql::kRightsOfWorker, "; ", build_sql::kRightsOfWorker)},
         {&options.reader, ""}};
     for (const auto& [role, rights] : roles) {
       if (role->empty()) continue;
@@ -104,7 +94,7 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
 }
 
 DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
-  for (const char* question : {queue_sql::kHasTables, class_sql::kHasTables}) {
+  for (const char* question : {queue_sql::kHasTables, class_sql::kHasTables, build_sql::kHasTables}) {
     auto has_tables = connection.run(question);
     if (!has_tables) return has_tables.failure();
     if (!(*has_tables)[0].is_true(0)) return false;
@@ -289,11 +279,12 @@ DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
 }
 
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
-                                                           int most) {
+                                                           int most,
+                                                           const std::optional<std::vector<std::string>>& built) {
   if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows =
-      run(queue_sql::kLease, {machine, array_of(targets, &MeasuredTarget::target),
-                              array_of(targets, &MeasuredTarget::machine), most, kLeaseSeconds, kOtherMachineSeconds});
+  auto rows = run(queue_sql::kLease,
+                  {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
+                   most, kLeaseSeconds, kOtherMachineSeconds, built ? array_of(*built) : PostgresValue(std::nullopt)});
   if (!rows) return rows.failure();
   if (!rows->empty() && is_listening_) {
     if (auto done = connection_.unlisten(kTrialsChannel); !done) return done.failure();

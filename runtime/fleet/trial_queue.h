@@ -195,6 +195,7 @@ class TrialQueue {
   // Makes the queue's tables where they are missing, in a database that has those of records.
   static DatabaseResult<TrialQueue> open(const std::string& address);
   const PostgresConnection& connection() const { return connection_; }
+  PostgresConnection& connection() { return connection_; }
   // Fails where the address leads to another database now.
   DatabaseStatus reconnect();
   // Waits until the queue has something new for this tuner or machine, or the time is over. Early on a signal.
@@ -248,8 +249,10 @@ class TrialQueue {
   DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
-  // At most `most` trials for these targets, oldest first. Ends leases that ran out.
-  DatabaseResult<std::vector<LeasedTrial>> lease(i64 machine, const std::vector<MeasuredTarget>& targets, int most);
+  // At most `most` trials for these targets, oldest first. Ends leases that ran out. With `built` only trials that a
+  // builder has built, as one of these kinds (build_queue.h).
+  DatabaseResult<std::vector<LeasedTrial>> lease(i64 machine, const std::vector<MeasuredTarget>& targets, int most,
+                                                 const std::optional<std::vector<std::string>>& built = {});
   // The result of a lease, stored as a record in the same transaction.
   DatabaseResult<Finished> finish(i64 machine, const LeasedTrial& trial, const Record& record);
   // The same with a record that the database has already.
@@ -274,11 +277,6 @@ class TrialQueue {
   // Removes the machines and faults of a role: for the owner of the tables.
   DatabaseStatus remove_role(const std::string& role);
 
- private:
-  TrialQueue(PostgresConnection connection, std::string identity)
-      : connection_(std::move(connection)), identity_(std::move(identity)) {}
-  template <class Store>
-  DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
   // Two that change the same rows in another order block each other; the server ends one of them, whose work is undone,
   // so that it can be done again (PostgreSQL, "Deadlocks": SQLSTATE class 40).
   template <class Call>
@@ -289,6 +287,12 @@ class TrialQueue {
       if (result || attempt == kAttempts || !result.failure().state.starts_with("40")) return result;
     }
   }
+
+ private:
+  TrialQueue(PostgresConnection connection, std::string identity)
+      : connection_(std::move(connection)), identity_(std::move(identity)) {}
+  template <class Store>
+  DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
   DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   DatabaseStatus add_calibrations(FleetStatus& status);

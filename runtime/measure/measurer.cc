@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <vector>
@@ -356,6 +357,9 @@ std::string worker_path(const WorkerOptions& options, std::string& error) {
   } else {
     Dl_info info{};
     std::string folder = dladdr(&kAnchor, &info) && info.dli_fname ? info.dli_fname : ".";
+    std::error_code none;
+    if (folder.find('/') == std::string::npos)  // linked into a program that was found by its name
+      folder = std::filesystem::read_symlink("/proc/self/exe", none).string();
     folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
     for (const char* place : {"/", "/../bin/", "/../"}) places.push_back(cat(folder, place, options.program));
   }

@@ -132,6 +132,10 @@ void visit(Archive& archive, M& m) {
   using Message = std::remove_const_t<M>;
   if constexpr (std::is_same_v<Message, int>) {
     archive.number(m);
+  } else if constexpr (std::is_same_v<Message, Kernel>) {
+    visit_kernel(archive, m);
+  } else if constexpr (std::is_same_v<Message, std::vector<DeviceCheck>>) {
+    archive.list(m, visit_check);
   } else if constexpr (std::is_same_v<Message, HelloMessage>) {
     numbers(archive, m.core, m.device, m.memory_bytes, m.data_bytes, m.reference_timeout_seconds);
   } else if constexpr (std::is_same_v<Message, BeginTaskMessage>) {
@@ -228,13 +232,14 @@ bool is_valid(const TaskStart& message) { return is_valid(message.status); }
 bool is_valid(const MeasureResult& message) { return is_valid(message.status); }
 bool is_valid(const EmulateMessage& message) { return is_valid(message.kernel); }
 bool is_valid(const EmulatedMessage& message) { return static_cast<int>(message.report.status) < kEmulationStatuses; }
+bool is_valid(const std::vector<DeviceCheck>& checks) {
+  return std::ranges::all_of(
+      checks, [](const DeviceCheck& check) { return check.kind <= DeviceCheckKind::Same && is_valid(check.kernel); });
+}
 bool is_valid(const MeasureMessage& message) {
   bool incumbents = message.new_incumbent.size() <= 1;
   for (const Kernel& kernel : message.new_incumbent) incumbents = incumbents && is_valid(kernel);
-  bool checks = std::ranges::all_of(message.new_checks, [](const DeviceCheck& check) {
-    return check.kind <= DeviceCheckKind::Same && is_valid(check.kernel);
-  });
-  return incumbents && checks && is_valid(message.candidate) && message.options.threads >= 1;
+  return incumbents && is_valid(message.new_checks) && is_valid(message.candidate) && message.options.threads >= 1;
 }
 
 }  // namespace
@@ -261,6 +266,8 @@ bool decode(std::string_view bytes, Message& message) {
 }
 
 template std::string encode(const int&);
+template std::string encode(const Kernel&);
+template std::string encode(const std::vector<DeviceCheck>&);
 template std::string encode(const HelloMessage&);
 template std::string encode(const BeginTaskMessage&);
 template std::string encode(const MeasureMessage&);
@@ -269,6 +276,8 @@ template std::string encode(const EmulateMessage&);
 template std::string encode(const EmulatedMessage&);
 template std::string encode(const MeasureResult&);
 template bool decode(std::string_view, int&);
+template bool decode(std::string_view, Kernel&);
+template bool decode(std::string_view, std::vector<DeviceCheck>&);
 template bool decode(std::string_view, HelloMessage&);
 template bool decode(std::string_view, BeginTaskMessage&);
 template bool decode(std::string_view, MeasureMessage&);

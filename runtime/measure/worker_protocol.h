@@ -80,8 +80,9 @@ struct EmulatedMessage {
   EmulationWrites writes;
 };
 
-// The bytes of a message, and back. Message: one of the above, TaskStart, MeasureResult, or int for
-// the task of EndTask. decode is false if the bytes are not such a message.
+// The bytes of a message, and back. Message: one of the above, TaskStart, MeasureResult, int for the task of EndTask,
+// or a part that also travels alone: Kernel, std::vector<DeviceCheck>. decode is false if the bytes are not such a
+// message.
 template <class Message>
 std::string encode(const Message& message);
 template <class Message>

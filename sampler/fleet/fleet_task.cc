@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 #include "dsl/schedule/parse_schedule.h"
 #include "dsl/schedule/state.h"
@@ -47,8 +48,7 @@ std::optional<Kernel> kernel_of(const FleetTask& task, const std::string& trace,
 
 }  // namespace
 
-std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
-                                     TrialFault& fault) {
+std::unique_ptr<FleetTask> read_program(const QueuedTrial& trial, Database& database, TrialFault& fault) {
   auto refused = [&](std::string message) {
     fault = {fault::kRefused, std::move(message)};
     return nullptr;
@@ -64,15 +64,24 @@ std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTar
   if (!program || !parsed) return refused(cat(diagnostics.render(), target_diagnostics.render()));
   if (to_hex(structural_hash(program->program)) != trial.workload)
     return refused("the text of the workload is not the one that its hash names");
-  if (std::string why = why_too_large(program->program, *parsed, 0); !why.empty()) return refused(why);
   auto task = std::make_unique<FleetTask>();
   task->workload = trial.workload, task->target_text = trial.target;
   task->is_cold = trial.is_cold, task->seed = trial.seed;
-  task->host = trial.is_cold ? cat(target.host, kColdCaches) : target.host;
-  task->machine = machine_of(task->host);
   task->bytes = memory_of(program->program, *parsed).host;
   task->least_flops = least_flops(program->program);
+  task->points = points_of(program->program);
   task->program = std::move(*program), task->target = std::move(*parsed);
+  return task;
+}
+
+std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
+                                     TrialFault& fault) {
+  std::unique_ptr<FleetTask> task = read_program(trial, database, fault);
+  if (!task) return nullptr;
+  if (std::string why = why_too_large(task->program.program, task->target, 0); !why.empty())
+    return fault = {fault::kRefused, why}, nullptr;
+  task->host = trial.is_cold ? cat(target.host, kColdCaches) : target.host;
+  task->machine = machine_of(task->host);
   return task;
 }
 
@@ -80,23 +89,11 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   if (!task.may_read) return Done{};
   std::string better;
   double better_seconds = task.incumbent_seconds;
-  auto note = [&](Record& record) {
-    task.last_record = std::max(task.last_record, record.id);
-    std::optional<Hash128> program = parse_hash(record.program), object = parse_hash(record.object);
-    if (!program || machine_of(record.host) != task.machine) return;
-    task.programs.emplace(*program, record.id);
-    if (object && record.is_trial() && record.status != name_of(MeasureStatus::WorkerLost))
-      task.objects.emplace(*object, record.id);
-    if (!record.ok()) return;
-    task.best = std::min(task.best, record.seconds);
+  DatabaseStatus read = note_new_records(task, database, [&](const Record& record) {
     if (record.trace.empty() || record.seconds >= better_seconds) return;
     better_seconds = record.seconds;
     better = record.trace;
-  };
-  DatabaseStatus read = database.visit({task.workload, task.target_text, task.last_record}, note);
-  constexpr const char* kNoRight = "42501";  // SQLSTATE
-  task.may_read = read || read.failure().state != kNoRight;
-  if (!task.may_read) return Done{};
+  });
   if (!read || better.empty()) return read;
   if (std::optional<Kernel> kernel = kernel_of(task, better, "")) {
     task.incumbent = std::move(*kernel);

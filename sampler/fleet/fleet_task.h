@@ -1,6 +1,7 @@
 // FleetTask: a workload that is open in a worker of a measuring machine, with what is known of its trials. What a
 // TaskState is to a tuner, but for the search. Used by measuring_machine.h.
 #pragma once
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -9,22 +10,32 @@
 
 #include "runtime/fleet/trial_queue.h"
 #include "runtime/measure/measurer.h"
+#include "runtime/measure/worker_protocol.h"
 #include "runtime/store/database.h"
 #include "sampler/search/measure_trial.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
 
+// What a builder makes of a task for machines without a compiler: its reference, and numbers that follow from its
+// program, as in FleetTask.
+struct BuiltReference {
+  BeginTaskMessage begin;
+  std::vector<DeviceCheck> checks;
+  double points = 0, bytes = 0, least_flops = 0;
+};
+
 struct FleetTask {
   std::string workload, target_text;
   bool is_cold = false;
   u64 seed = 0;
-  OwnedProgram program;  // unscheduled
+  OwnedProgram program;                     // unscheduled; none where a builder compiles
+  std::optional<BuiltReference> reference;  // of a builder, until the task is open
   Target target;
   std::string host, machine;  // what times are taken on, Record::host and machine_of it
   Measurer* measurer = nullptr;
   int worker_task = -1;
-  double bytes = 0, least_flops = 0;
+  double bytes = 0, least_flops = 0, points = 0;
   Kernel incumbent;  // best kernel so far, which is not the untuned program; empty code = none
   // As its record has them: trials of all machines of the class are measured by ratios to it.
   double incumbent_seconds = std::numeric_limits<double>::infinity();
@@ -45,12 +56,17 @@ struct TrialFault {
   std::string message;
 };
 
-// The task of a trial before it is open in a worker: its workload is read and checked. Null, and the fault.
+// A trial's task with its program and target, which are read and checked, and what follows from these. Null, and the
+// fault; without a kind where the database cannot be asked.
+std::unique_ptr<FleetTask> read_program(const QueuedTrial& trial, Database& database, TrialFault& fault);
+// The same for this machine, before the task is open in a worker.
 std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target, Database& database,
                                      TrialFault& fault);
 
-// Reads what others have stored of the task since the last time, where this role may. A better kernel than the
-// incumbent becomes the incumbent.
+// Reads what others have stored of the task since the last time, where this role may. `on_good` is called for those
+// with a time.
+DatabaseStatus note_new_records(FleetTask& task, Database& database, const std::function<void(const Record&)>& on_good);
+// The same; a better kernel than the incumbent becomes the incumbent.
 DatabaseStatus read_new_records(FleetTask& task, Database& database);
 
 // Takes the best kernel that a tuner knows as the incumbent, if it is faster than the one that is known here and of a

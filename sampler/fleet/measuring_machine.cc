@@ -101,9 +101,9 @@ bool MeasuringMachine::add_class(const std::string& host, const Target& target) 
   if (!options_.is_calibrated) return classes_.add_uncalibrated(host), true;
   Measurer* measurer = worker_for(target);
   if (!measurer) return false;
-  if (options_.calibrator) return classes_.add(host, options_.calibrator(*measurer, target)), true;
-  auto calibrator = std::make_shared<Calibrator>(*measurer, target);
-  classes_.add(host, [calibrator](const std::function<bool()>& must_stop) { return calibrator->run(must_stop); });
+  Calibrate calibrate =
+      options_.calibrator ? options_.calibrator(*measurer, target) : options_.kernels->calibrate(*measurer, target);
+  calibrate ? classes_.add(host, std::move(calibrate)) : classes_.add_uncalibrated(host);
   return true;
 }
 
@@ -164,8 +164,7 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
       if (auto opened = reopen_database(); !opened) return opened.failure();
     }
     if (own->empty()) return Trials();
-    if (auto offered = queue.offer(*own); !offered) return offered.failure();
-    return queue.lease(id_, *own, lease_size());
+    return options_.kernels->lease(queue, id_, *own, lease_size());
   });
 }
 
@@ -193,11 +192,12 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   FleetTask* task = open_task(trials[0].trial, fault);
   if (!task && fault.kind.empty()) return !fault.message.empty() && open_database_again(fault.message);
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
-  if (DatabaseStatus read = read_new_records(*task, *database_); !read) return open_database_again(read.error());
+  if (DatabaseStatus read = options_.kernels->read_new_records(*task, *database_); !read)
+    return open_database_again(read.error());
   auto told = queue_->call<std::optional<IncumbentRecord>>(
       waiting_, [&](TrialQueue& queue) { return queue.incumbent(trials[0]); });
   if (!told) return false;
-  if (*told) take_incumbent(*task, **told);
+  if (*told) options_.kernels->take_incumbent(*task, **told);
   failures_ = 0;
   if (!task->may_read && !ask_for_results(*task, trials)) return false;
   std::unique_ptr<Builds> builds = begin_builds(*task, trials);
@@ -231,20 +231,13 @@ bool MeasuringMachine::open_database_again(const std::string& why) {
 
 std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const FleetTask& task,
                                                                          std::span<const LeasedTrial> trials) const {
-  auto compiler = std::make_shared<std::optional<LlvmCompiler>>();
   std::vector<bool> is_known;
   for (const LeasedTrial& leased : trials) {
     std::optional<Hash128> program = parse_hash(leased.trial.program);
     is_known.push_back(program && task.programs.count(*program));
   }
-  auto build = [&task, trials, is_known, compiler](std::size_t i, int) -> BuiltFleetTrial {
-    if (is_known[i]) return {};
-    if (!*compiler) {
-      Result<LlvmCompiler> made = LlvmCompiler::create(codegen_target(task.target));
-      if (!made) return {.fault = {fault::kRefused, to_string(made.rejected())}};
-      compiler->emplace(std::move(*made));
-    }
-    return build_fleet_trial(task, trials[i].trial, **compiler);
+  auto build = [&task, trials, is_known, kernels = options_.kernels](std::size_t i, int) -> BuiltFleetTrial {
+    return is_known[i] ? BuiltFleetTrial() : kernels->build(task, trials[i]);
   };
   // The thread that compiles leaves the measuring core alone.
   OtherCores affinity(usable_threads() > 1);
@@ -282,7 +275,7 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
                                       const Hash128& object) {
   bool is_baseline = leased.trial.trace.empty();
   MeasuredTask measured{.worker_task = task.worker_task,
-                        .program = task.program.program,
+                        .points = task.points,
                         .target = task.target,
                         .timing = task.is_cold ? Timing::Cold : Timing::Warm,
                         .incumbent = task.incumbent.code.empty() ? nullptr : &task.incumbent,
@@ -357,7 +350,7 @@ FleetTask* MeasuringMachine::open_task(const QueuedTrial& trial, TrialFault& fau
     fault = {fault::kRefused, "the target or the workload's hash is none that is measured here"};
     return nullptr;
   }
-  std::unique_ptr<FleetTask> task = read_task(trial, *target, *database_, fault);
+  std::unique_ptr<FleetTask> task = options_.kernels->read_task(trial, *target, {*database_, *queue_, waiting_}, fault);
   if (!task || !begin_task(*task, fault)) return nullptr;
   tasks_.push_back(std::move(task));
   return tasks_.back().get();
@@ -367,12 +360,7 @@ bool MeasuringMachine::begin_task(FleetTask& task, TrialFault& fault) {
   task.measurer = worker_for(task.target);
   if (!task.measurer) return false;
   make_room(task.bytes);
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task.target));
-  if (!compiler) return fault = {fault::kNoReference, to_string(compiler.rejected())}, false;
-  auto begin = [&] {
-    return begin_judged_task(*task.measurer, task.program.program, task.target, *compiler, task.seed,
-                             waiting_.must_stop, /*many_kernels=*/true);
-  };
+  auto begin = [&] { return options_.kernels->begin_task(task, waiting_.must_stop); };
   TaskStart start = begin();
   if (start.status == MeasureStatus::OutOfMemory && !tasks_.empty()) {  // the worker has less than the machine
     while (!tasks_.empty()) close_first();

@@ -2,7 +2,7 @@
 // for, replays their traces, compiles, runs and times them as a tuner's own worker would, and writes the results.
 // `tracewright measure` is this.
 //
-// The machine code of nobody else runs here: what it takes from the database is text, workloads and traces.
+// By default the machine code of nobody else runs here: what it takes from the database is text, workloads and traces.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,6 +14,7 @@
 #include "runtime/fleet/lasting_queue.h"
 #include "runtime/fleet/machine_metrics.h"
 #include "sampler/fleet/fleet_task.h"
+#include "sampler/fleet/kernel_source.h"
 #include "sampler/fleet/machine_targets.h"
 #include "sampler/fleet/own_classes.h"
 #include "sampler/search/builds_ahead.h"
@@ -29,8 +30,9 @@ struct MachineOptions {
   bool is_calibrated = true;                                // false: it counts as the first class of its kind
   i64 calibrate_every = kTrialsBetweenCalibrations;         // see OwnClasses
   double aside_seconds = kAsideSeconds;
-  // What calibrates this machine for a target; empty: a Calibrator.
+  // What calibrates this machine for a target; empty: what `kernels` says.
   std::function<Calibrate(Measurer&, const Target&)> calibrator;
+  std::shared_ptr<KernelSource> kernels = compile_here();
 };
 
 // What a machine has done.

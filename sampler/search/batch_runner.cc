@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "dsl/analysis/points.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
@@ -287,7 +288,7 @@ void BatchRunner::store_measured(TaskState& state, const Batch& batch) {
 bool BatchRunner::measure(TaskState& state, const Kernel& kernel, bool is_baseline, MeasureResult& measured) {
   double begin = seconds_now();
   MeasuredTask task{.worker_task = state.worker_task,
-                    .program = state.task->program.program,
+                    .points = points_of(state.task->program.program),
                     .target = state.task->target,
                     .timing = state.task->timing,
                     .incumbent = state.incumbent.code.empty() ? nullptr : &state.incumbent,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dsl/analysis/points.h"
 #include "dsl/base/text.h"
 
 namespace tw {
@@ -16,7 +15,7 @@ constexpr double kTie = 2e-3;
 // tenth of what a slow core does; where there is a best kernel, three times its calls.
 double slow_calls(const MeasuredTask& task) {
   constexpr double kSlow = 2.5e9;
-  double seconds = points_of(task.program) / kSlow / std::max(1, task.target.threads);
+  double seconds = task.points / kSlow / std::max(1, task.target.threads);
   return std::min(seconds, 6 * task.best_seconds);
 }
 

@@ -2,7 +2,6 @@
 // are measured: by the tuner's own worker and by the machines of a fleet.
 #pragma once
 #include "backends/target.h"
-#include "dsl/ir/program.h"
 #include "runtime/lists/task_list.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/tune.h"
@@ -12,7 +11,7 @@ namespace tw {
 // What is known of a task when one of its kernels is measured.
 struct MeasuredTask {
   int worker_task = -1;
-  const Program& program;  // unscheduled
+  double points = 0;  // of the unscheduled program, points_of()
   const Target& target;
   Timing timing = Timing::Warm;
   const Kernel* incumbent = nullptr;  // nullptr = none

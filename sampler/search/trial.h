@@ -11,6 +11,7 @@
 #include "runtime/lists/task_list.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/record.h"
+#include "sampler/search/measured_kernel.h"
 
 namespace tw {
 
@@ -18,22 +19,8 @@ LoweringOptions lowering_options(const Target& target);
 // Of a device: this machine, on which its references run.
 CodegenTarget codegen_target(const Target& target);
 GpuLimits gpu_limits(const Target& target);
-// The worker that measures kernels for a target.
-WorkerOptions worker_options(const Target& target);
-// What times are taken on, for records: the processor, behind it the device with that number, where the target is for
-// one.
-// Times with cold caches are compared with their like only, as if another machine had taken them.
-std::string measuring_host(const Target& target, int device, Timing timing = Timing::Warm);
-inline constexpr std::string_view kColdCaches = "; cold caches";  // at its end
-
 struct BuildTimes {
   double lower_seconds = 0, compile_seconds = 0;
-};
-
-// A kernel, or why there is none (a pass or LLVM refused), as one sentence.
-struct BuiltKernel {
-  std::optional<Kernel> kernel;
-  std::string problem;
 };
 
 // Does lowering for the target accept a scheduled program?
@@ -61,13 +48,6 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 inline constexpr double kReferencePoints = 1.5e9;  // a few seconds of one core
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
                             u64 seed, const std::function<bool()>& stop = {}, bool many_kernels = false);
-
-// Of what build_kernel() gives: object code, or for a device the source (NVRTC does not always make the same machine
-// code of it). Two kernels of a target with the same hash do the same.
-Hash128 object_hash(const Kernel& kernel);
-
-// Status, message and times of a measurement, in its record.
-void set_result(Record& record, const MeasureResult& measured);
 
 // What a result is compared with: the workload in f64 and, where it states no tolerance, the variances of rounding
 // (dsl/passes/rounding_error.h).

@@ -14,8 +14,7 @@
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/fleet_runner.h"
-#include "support/run_program.h"
-#include "tests/unit/fleet_kit.h"
+#include "tests/unit/fleet_programs.h"
 #include "tests/unit/search_kit.h"
 
 namespace tw {
@@ -326,51 +325,6 @@ TEST_F(FleetSearch, ALostDatabaseIsNoFaultOfTheTrial) {
 }
 
 // ---- as programs
-
-class FleetPrograms : public TuningDatabaseTest {
- protected:
-  void SetUp() override {
-    TuningDatabaseTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    test::write_file(folder_.path() + "/small.yaml", test::kGemmAndRows);
-  }
-  test::Finished run(const std::vector<std::string>& words, std::function<void(int)> meanwhile = {}) const {
-    return test::tracewright(words, {.folder = folder_.path(), .meanwhile = std::move(meanwhile)});
-  }
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
-  // Until `is_true` of the queue's state.
-  void wait_until(const std::function<bool(const FleetStatus&)>& is_true) const {
-    TrialQueue queue = this->queue();
-    for (;;) {
-      auto status = queue.status();
-      ASSERT_TRUE(status) << status.error();
-      if (is_true(*status)) return;
-      ASSERT_TRUE(queue.wait(std::chrono::milliseconds(20)));
-    }
-  }
-
-  // `measure` as a process of its own.
-  struct Machine {
-    std::promise<int> started;
-    std::future<test::Finished> finished;
-    int pid = 0;
-  };
-  std::unique_ptr<Machine> start_machine() const {
-    auto machine = std::make_unique<Machine>();
-    machine->finished = std::async(std::launch::async, [this, machine = machine.get()] {
-      return run({"measure", "--database", address_, "--uncalibrated", "--json"},
-                 [machine](int pid) { machine->started.set_value(pid); });
-    });
-    machine->pid = machine->started.get_future().get();
-    return machine;
-  }
-
-  test::TemporaryDirectory folder_;
-};
 
 TEST_F(FleetPrograms, OneTunerAndTwoMachines) {
   std::unique_ptr<Machine> first = start_machine(), second = start_machine();

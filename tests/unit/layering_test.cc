@@ -121,6 +121,7 @@ const std::vector<Row> kSdkTable = {
     {"SQLiteCpp", {"runtime/store/sqlite_rows.h", "tests"}},
     {"sqlite3.h", {"runtime/store/sqlite_rows.h", "tests"}},
     {"libpq-fe.h", {"runtime/store/libpq.h"}},
+    {"openssl", {"runtime/fleet/libcrypto.h"}},
     {"yaml-cpp", {"runtime/lists/yaml_tree.cc", "tests"}},
     {"seccomp.h", {"runtime/worker", "tests"}},
     {"hwloc.h", {"backends/topology.cc"}},

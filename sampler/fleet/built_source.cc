@@ -1,0 +1,116 @@
+#include "sampler/fleet/built_source.h"
+
+#include <algorithm>
+
+#include "dsl/base/text.h"
+#include "runtime/measure/machine_memory.h"
+
+namespace tw {
+namespace {
+
+std::optional<Target> target_of(const std::string& text) {
+  Source source{"target", text};
+  Diagnostics diagnostics(source);
+  return parse_target(text, 0, diagnostics);
+}
+
+}  // namespace
+
+WantedBuild BuiltSource::wanted(const std::string& text) const {
+  std::optional<Target> target = target_of(text);
+  std::string processor = target && is_device(*target) ? to_string(host_target()) : text;
+  return {text, BuildKind{TW_VERSION, processor, key_.name()}.text(), processor};
+}
+
+DatabaseStatus BuiltSource::want(BuildQueue& builds, i64 machine, std::vector<WantedBuild> wanted) {
+  if (wanted_by_ == machine && std::ranges::equal(wanted, wanted_, {}, &WantedBuild::kind, &WantedBuild::kind))
+    return Done{};
+  if (auto told = builds.want(machine, wanted); !told) return told;
+  wanted_by_ = machine, wanted_ = std::move(wanted);
+  return Done{};
+}
+
+DatabaseResult<std::vector<LeasedTrial>> BuiltSource::lease(TrialQueue& queue, i64 machine,
+                                                            const std::vector<MeasuredTarget>& targets, int most) {
+  BuildQueue builds(queue);
+  builds_.clear();
+  std::vector<WantedBuild> wanted;
+  std::vector<std::string> kinds;
+  for (const MeasuredTarget& target : targets) wanted.push_back(this->wanted(target.target));
+  for (const WantedBuild& one : wanted) kinds.push_back(one.kind);
+  if (auto told = want(builds, machine, wanted); !told) return told.failure();
+  auto with_builder = builds.with_builder(wanted);
+  if (!with_builder) return with_builder.failure();
+  std::vector<MeasuredTarget> offered;
+  for (const MeasuredTarget& target : targets) {
+    if (std::ranges::count(*with_builder, target.target) > 0) offered.push_back(target);
+  }
+  if (auto told = queue.offer(offered); !told) return told.failure();
+  auto leased = queue.lease(machine, targets, most, kinds);
+  if (!leased) return leased;
+  for (const LeasedTrial& trial : *leased) {
+    auto build = builds.build_of(trial.id, this->wanted(trial.trial.target).kind);
+    if (!build) return build.failure();
+    builds_.emplace_back(trial, std::move(*build));
+  }
+  return leased;
+}
+
+std::unique_ptr<FleetTask> BuiltSource::read_task(const QueuedTrial& trial, const MeasuredTarget& target,
+                                                  const FleetAccess& access, TrialFault& fault) {
+  const std::string kind = wanted(trial.target).kind;
+  auto bytes = access.queue.call<SignedBytes>(
+      access.waiting, [&](TrialQueue& queue) { return BuildQueue(queue).task_of(trial, kind); });
+  if (!bytes) return nullptr;
+  // Where there is no reference, the builder has written why into the trials.
+  for (const auto& [leased, build] : builds_) {
+    if (!bytes->empty() || leased.trial.workload != trial.workload || leased.trial.target != trial.target) continue;
+    fault = read_build(build, key_, kind, leased.id, leased.trial).fault;
+    if (!fault.kind.empty()) return nullptr;
+  }
+  std::optional<BuiltReference> reference = read_reference(*bytes, key_, kind, trial, fault);
+  if (!reference) return nullptr;
+  if (reference->bytes > static_cast<double>(free_memory_bytes())) {
+    fault = {fault::kRefused, cat("takes ", reference->bytes * 1e-9, " GB of memory to be measured, but ",
+                                  static_cast<double>(free_memory_bytes()) * 1e-9, " GB are free")};
+    return nullptr;
+  }
+  auto task = std::make_unique<FleetTask>();
+  task->workload = trial.workload, task->target_text = trial.target;
+  task->is_cold = trial.is_cold, task->seed = trial.seed;
+  task->host = trial.is_cold ? cat(target.host, kColdCaches) : target.host;
+  task->machine = machine_of(task->host);
+  task->bytes = reference->bytes, task->least_flops = reference->least_flops, task->points = reference->points;
+  task->target = target_of(trial.target).value_or(Target());
+  task->reference = std::move(reference);
+  return task;
+}
+
+TaskStart BuiltSource::begin_task(FleetTask& task, const std::function<bool()>& stop) {
+  (void)stop;  // the measurer asks for itself, see Measurer::stop_when
+  const BeginTaskMessage& begin = task.reference->begin;
+  TaskStart start = begin.samples[0].empty()
+                        ? task.measurer->begin_task(begin.reference, begin.tolerance, task.seed)
+                        : task.measurer->begin_sampled_task({begin.reference.manifest.run, begin.samples},
+                                                            begin.tolerance, task.seed);
+  if (start.task < 0) {
+    start.error = cat("the reference program cannot be run: ", start.error);
+    return start;
+  }
+  if (is_device(task.target)) task.measurer->check_on_device(start.task, task.reference->checks);
+  task.reference.reset();  // the measurer has it
+  return start;
+}
+
+DatabaseStatus BuiltSource::read_new_records(FleetTask& task, Database& database) {
+  return note_new_records(task, database, [](const Record&) {});
+}
+
+BuiltFleetTrial BuiltSource::build(const FleetTask& task, const LeasedTrial& trial) {
+  const std::string kind = wanted(task.target_text).kind;
+  auto is_of = [&](const auto& build) { return build.first.id == trial.id && build.first.lease == trial.lease; };
+  auto found = std::ranges::find_if(builds_, is_of);
+  return read_build(found == builds_.end() ? SignedBytes() : found->second, key_, kind, trial.id, trial.trial);
+}
+
+}  // namespace tw

@@ -1,0 +1,165 @@
+#include "sampler/fleet/signed_build.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dsl/base/text.h"
+
+namespace tw {
+namespace {
+
+// The first field of what is signed: a signature of one sort is none of the other.
+constexpr const char *kTrialLabel = "tracewright: the kernel of a trial, 1",
+                     *kTaskLabel = "tracewright: the reference of a task, 1";
+
+template <class Number>
+std::string number_bytes(const Number& number) {
+  return {reinterpret_cast<const char*>(&number), sizeof number};
+}
+template <class Number>
+bool read_number(const std::string& bytes, Number& number) {
+  if (bytes.size() == sizeof number) std::memcpy(&number, bytes.data(), sizeof number);
+  return bytes.size() == sizeof number;
+}
+
+// Each field behind its length, so that no two lists have the same bytes.
+std::string fields_as_bytes(const std::vector<std::string>& fields) {
+  std::string bytes;
+  for (const std::string& field : fields) bytes += number_bytes(u64{field.size()}) + field;
+  return bytes;
+}
+std::vector<std::string> fields_in(std::string_view bytes) {
+  std::vector<std::string> fields;
+  while (!bytes.empty()) {
+    u64 size = 0;
+    if (!read_number(std::string(bytes.substr(0, sizeof size)), size)) return {};
+    bytes.remove_prefix(sizeof size);
+    if (size > bytes.size()) return {};
+    fields.emplace_back(bytes.substr(0, size));
+    bytes.remove_prefix(size);
+  }
+  return fields;
+}
+
+SignedBytes signed_by(const SigningKey& key, const std::vector<std::string>& fields) {
+  std::string content = fields_as_bytes(fields);
+  std::string signature = key.sign(content);
+  return {std::move(content), std::move(signature)};
+}
+
+// What a build is for: a name for messages, and the value.
+struct Purpose {
+  const char* name;
+  std::string value;
+};
+std::vector<Purpose> purposes_of(const std::string& kind, i64 id, const QueuedTrial& trial) {
+  return {{"sort", kTrialLabel},        {"kind", kind},           {"trial", std::to_string(id)},
+          {"workload", trial.workload}, {"target", trial.target}, {"program", trial.program},
+          {"trace", trial.trace}};
+}
+std::vector<Purpose> purposes_of(const std::string& kind, const QueuedTrial& trial) {
+  return {{"sort", kTaskLabel},
+          {"kind", kind},
+          {"workload", trial.workload},
+          {"target", trial.target},
+          {"seed", std::to_string(trial.seed)}};
+}
+
+std::vector<std::string> values_of(const std::vector<Purpose>& purposes) {
+  std::vector<std::string> values;
+  for (const Purpose& purpose : purposes) values.push_back(purpose.value);
+  return values;
+}
+
+std::string shortened(std::string text) {
+  constexpr std::size_t kMost = 80;
+  if (text.size() <= kMost) return text;
+  text.resize(kMost);
+  return cat(text, "...");
+}
+
+// The fields behind those of the purposes; none, and why, where the bytes are not signed or are for something else.
+std::vector<std::string> checked_fields(const SignedBytes& bytes, const CheckingKey& key,
+                                        const std::vector<Purpose>& purposes, std::size_t more, std::string& why) {
+  if (bytes.empty()) return why = "there is none in the database", std::vector<std::string>();
+  if (!key.fits(bytes.content, bytes.signature)) {
+    why = "its signature is not that of this machine's key: it was changed, or made by somebody else";
+    return {};
+  }
+  std::vector<std::string> fields = fields_in(bytes.content);
+  for (std::size_t i = 0; i < purposes.size(); ++i) {
+    std::string found = i < fields.size() ? fields[i] : "";
+    if (found == purposes[i].value) continue;
+    why = cat("it was built for ", purposes[i].name, " `", shortened(found), "`, not `", shortened(purposes[i].value),
+              "`");
+    return {};
+  }
+  if (fields.size() != purposes.size() + more) return why = "it has another form", std::vector<std::string>();
+  fields.erase(fields.begin(), fields.begin() + static_cast<std::ptrdiff_t>(purposes.size()));
+  return fields;
+}
+
+std::string_view known_fault(const std::string& kind) {
+  for (std::string_view known : {fault::kProgramDiffers, fault::kNoReference, fault::kNotBuilt}) {
+    if (kind == known) return known;
+  }
+  return fault::kRefused;
+}
+
+}  // namespace
+
+SignedBytes sign_build(const SigningKey& key, const std::string& kind, i64 id, const QueuedTrial& trial,
+                       const BuiltFleetTrial& built) {
+  std::vector<std::string> fields = values_of(purposes_of(kind, id, trial));
+  for (std::string field : {std::string(built.fault.kind), built.fault.message, built.built.problem,
+                            to_hex(built.object), built.built.kernel ? encode(*built.built.kernel) : std::string()})
+    fields.push_back(std::move(field));
+  return signed_by(key, fields);
+}
+
+BuiltFleetTrial read_build(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind, i64 id,
+                           const QueuedTrial& trial) {
+  BuiltFleetTrial made;
+  std::string why;
+  std::vector<std::string> fields = checked_fields(bytes, key, purposes_of(kind, id, trial), 5, why);
+  if (!why.empty()) {
+    made.fault = {fault::kNotSigned, cat("built code is not run: ", why)};
+    return made;
+  }
+  if (!fields[0].empty()) made.fault = {known_fault(fields[0]), fields[1]};
+  made.built.problem = fields[2];
+  made.object = parse_hash(fields[3]).value_or(Hash128());
+  if (!fields[0].empty() || !made.built.problem.empty()) return made;
+  Kernel kernel;
+  if (!decode(fields[4], kernel)) {
+    made.fault = {fault::kNotSigned, "built code is not run: it has another form"};
+    return made;
+  }
+  made.built.kernel = std::move(kernel);
+  return made;
+}
+
+SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const QueuedTrial& trial,
+                           const BuiltReference& reference) {
+  std::vector<std::string> fields = values_of(purposes_of(kind, trial));
+  for (std::string field : {encode(reference.begin), encode(reference.checks), number_bytes(reference.points),
+                            number_bytes(reference.bytes), number_bytes(reference.least_flops)})
+    fields.push_back(std::move(field));
+  return signed_by(key, fields);
+}
+
+std::optional<BuiltReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
+                                             const QueuedTrial& trial, TrialFault& fault) {
+  std::string why;
+  std::vector<std::string> fields = checked_fields(bytes, key, purposes_of(kind, trial), 5, why);
+  BuiltReference reference;
+  bool is_good = why.empty() && decode(fields[0], reference.begin) && decode(fields[1], reference.checks) &&
+                 read_number(fields[2], reference.points) && read_number(fields[3], reference.bytes) &&
+                 read_number(fields[4], reference.least_flops);
+  if (is_good) return reference;
+  if (why.empty()) why = "it has another form";
+  fault = {fault::kNotSigned, cat("a built reference is not run: ", why)};
+  return std::nullopt;
+}
+
+}  // namespace tw
