@@ -4,6 +4,8 @@
 
 namespace tw::build_sql {
 
+inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.built_tasks') is not null";
+
 // What a build has to fit is its `kind`, a text (see BuildKind). A build without content has been taken by a builder,
 // until its deadline.
 inline constexpr const char* kTables = R"(

@@ -68,7 +68,9 @@ create index if not exists trials_turn on tracewright_fleet.trials (target, turn
 create index if not exists trials_program on tracewright_fleet.trials (program) where state = 'leased';
 drop index if exists tracewright_fleet.trials_queued;
 )";
-inline constexpr const char* kHasTables = "select to_regclass('tracewright_fleet.trials_program') is not null";
+inline constexpr const char* kHasTables =
+    "select to_regclass('tracewright_fleet.trials_program') is not null and "
+    "to_regclass('tracewright_fleet.failures') is not null";
 // Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
@@ -119,9 +121,13 @@ inline constexpr const char* kRemoveEnded =
 inline constexpr const char* kMachinesOfTuner =
     "select distinct machine from tracewright_fleet.targets where tuner = $1 and machine is not null";
 // $1: seconds without a heartbeat.
-inline constexpr const char* kLiveHosts = R"(
-select host, count(*) from tracewright_fleet.machines
-where not is_gone and heartbeat > clock_timestamp() - make_interval(secs => $1::bigint) group by host)";
+// The class that a machine measures for, or the host of one that was not calibrated; which of them it is; how many.
+inline constexpr const char* kLiveMachines = R"(
+select coalesce(c.machine_class, m.host), c.machine is not null, count(*) from tracewright_fleet.machines m
+left join tracewright_fleet.calibrations c on c.machine = m.id and not c.is_aside
+where not m.is_gone and m.heartbeat > clock_timestamp() - make_interval(secs => $1::bigint)
+  and (c.machine is not null or not exists (select from tracewright_fleet.calibrations k where k.machine = m.id))
+group by 1, 2)";
 // How many tuners have trials for the same machines, and how many machines have leased trials of this one.
 inline constexpr const char* kShare = R"(
 select

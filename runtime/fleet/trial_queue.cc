@@ -218,17 +218,19 @@ DatabaseResult<std::vector<Record>> TrialQueue::records(const std::vector<i64>& 
 }
 
 DatabaseResult<FleetShare> TrialQueue::share(i64 tuner) {
-  auto kinds = run(queue_sql::kMachinesOfTuner, {tuner}), hosts = run(queue_sql::kLiveHosts, {kLeaseSeconds});
-  if (!kinds || !hosts) return (kinds ? hosts : kinds).failure();
+  auto kinds = run(queue_sql::kMachinesOfTuner, {tuner}), machines = run(queue_sql::kLiveMachines, {kLeaseSeconds});
+  if (!kinds || !machines) return (kinds ? machines : kinds).failure();
   auto counts = run(queue_sql::kShare, {tuner});
   if (!counts) return counts.failure();
   FleetShare share{.tuners = std::max<i64>(1, (*counts)[0].integer(0)), .busy = (*counts)[0].integer(1)};
-  for (int i = 0; i < hosts->size(); ++i) {
-    // Behind a device stands the machine that it is in.
-    std::string machine = machine_of((*hosts)[i].text(0));
+  for (int i = 0; i < machines->size(); ++i) {
+    const std::string name = (*machines)[i].text(0), machine = machine_of(name);
+    const bool is_class = (*machines)[i].is_true(1);
     for (int k = 0; k < kinds->size(); ++k) {
-      if ((*kinds)[k].text(0).find(machine) == std::string::npos) continue;
-      share.machines += (*hosts)[i].integer(1);
+      const std::string kind = (*kinds)[k].text(0);
+      // Behind a device stands the machine that it is in.
+      if (is_class ? kind != name : kind.find(machine) == std::string::npos) continue;
+      share.machines += (*machines)[i].integer(2);
       break;
     }
   }
