@@ -15,6 +15,7 @@
 #include "cli/stored.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
+#include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "sampler/fleet/trial_builder.h"
 

@@ -87,11 +87,10 @@ void SimulatedMachines::work(Machine& machine) {
   auto lease = [&](TrialQueue& calls) -> DatabaseResult<Trials> {
     auto wanted = calls.wanted_targets();
     if (!wanted) return wanted.failure();
-    std::vector<MeasuredTarget> own;
-    for (const std::string& target : *wanted) own.push_back({target, kHost, machine_of(kHost)});
-    if (own.empty()) return Trials();
-    if (auto offered = calls.offer(own); !offered) return offered.failure();
-    return calls.lease(machine.id, own, fleet_.most);
+    for (MeasuredTarget& target : *wanted) target.host = kHost, target.machine = machine_of(kHost);
+    if (wanted->empty()) return Trials();
+    if (auto offered = calls.offer(*wanted); !offered) return offered.failure();
+    return calls.lease(machine.id, *wanted, fleet_.most);
   };
   bool is_there = announce();
   while (is_there && !stop_) {
@@ -155,7 +154,8 @@ void SimulatedMachines::beat(std::size_t first, std::size_t end) {
     next += kHeartbeatSeconds;
     for (std::size_t i = first; i < end && !stop_; ++i) {
       i64 id = machines_[i]->id;
-      if (id != 0) queue.call<bool>(waiting_, [&](TrialQueue& calls) { return calls.beat_machine(id); });
+      if (id == 0) continue;
+      queue.call<std::optional<i64>>(waiting_, [&](TrialQueue& calls) { return calls.beat_machine(id); });
     }
   }
 }
