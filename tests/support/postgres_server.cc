@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "dsl/base/text.h"
+#include "runtime/fleet/trial_queue.h"
 #include "runtime/store/postgres_connection.h"
 #include "support/processes.h"
 
@@ -159,7 +160,7 @@ std::string PostgresServer::loopback_address(const std::string& database, const 
 void PostgresServer::sql(const std::string& database, const std::string& statements) const {
   auto connection = PostgresConnection::open(address(database));
   ASSERT_TRUE(connection) << connection.error();
-  auto done = connection->script(statements);
+  auto done = TrialQueue::repeated([&] { return connection->script(statements); });
   ASSERT_TRUE(done) << done.error();
 }
 

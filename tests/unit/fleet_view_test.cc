@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/json/src.hpp>
+#include <filesystem>
 #include <map>
 #include <regex>
 #include <set>
@@ -195,6 +196,9 @@ TEST_F(SeenFleet, WatchPrintsAgainUntilItIsStopped) {
   }
   test::Finished stopped = fleet({"--watch", "--every", "0.1"}, [](int pid) {
     const std::string out = cat("/proc/", pid, "/fd/1");
+    // Before the program has its own output this is the test's, and reading a pipe would wait for ever.
+    ASSERT_TRUE(test::wait_until(
+        [&] { return std::filesystem::read_symlink(out) != std::filesystem::read_symlink("/proc/self/fd/1"); }));
     EXPECT_TRUE(test::wait_until([&] { return test::read_file(out).find("busy", 2000) != std::string::npos; }));
     kill(pid, SIGINT);
   });

@@ -156,7 +156,9 @@ TEST_F(PostgresConnectionTest, AStatementThatIsRunAgainIsPrepared) {
       auto rows = connection.run(sql, {value});
       ASSERT_TRUE(rows) << rows.error();
       ASSERT_EQ(rows->size(), value == 7 ? 0 : 1);
-      if (value != 7) EXPECT_EQ((*rows)[0].integer(0), value);
+      if (value != 7) {
+        EXPECT_EQ((*rows)[0].integer(0), value);
+      }
     }
     EXPECT_EQ(prepared(), 1);
     ASSERT_TRUE(connection.reconnect());
