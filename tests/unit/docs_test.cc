@@ -213,6 +213,8 @@ std::string help_of(const std::vector<std::string>& words) {
   Finished help;
   if (words[0] == "tracewright" && words.size() > 1)
     help = test::tracewright({words[1], "--help"});
+  else if (words[0].starts_with("build/release/tracewright-") && words.size() > 1)
+    help = test::run_program({cat(TW_BINARY_DIR, "/", fs::path(words[0]).filename().string()), words[1], "--help"});
   else if (words[0].starts_with("./") && fs::exists(root + "/" + words[0]))
     help = test::run_program({root + "/" + words[0], "--help"});
   return help.code == 0 ? help.out : "";
