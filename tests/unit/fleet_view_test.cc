@@ -60,6 +60,14 @@ Record record_of(const LeasedTrial& leased, const std::string& status = "ok", co
           .trace = leased.trial.trace};
 }
 
+// What a program has written so far. Before it has an output of its own this is the test's, and reading a pipe would
+// wait for ever.
+std::string said_by(int pid, int descriptor) {
+  std::string out = cat("/proc/", pid, "/fd/", descriptor), own = cat("/proc/self/fd/", descriptor);
+  bool is_own = std::filesystem::read_symlink(out) != std::filesystem::read_symlink(own);
+  return is_own ? test::read_file(out) : "";
+}
+
 class SeenFleet : public TuningDatabaseTest {
  protected:
   TrialQueue queue() const {
@@ -195,11 +203,7 @@ TEST_F(SeenFleet, WatchPrintsAgainUntilItIsStopped) {
     before = at;
   }
   test::Finished stopped = fleet({"--watch", "--every", "0.1"}, [](int pid) {
-    const std::string out = cat("/proc/", pid, "/fd/1");
-    // Before the program has its own output this is the test's, and reading a pipe would wait for ever.
-    ASSERT_TRUE(test::wait_until(
-        [&] { return std::filesystem::read_symlink(out) != std::filesystem::read_symlink("/proc/self/fd/1"); }));
-    EXPECT_TRUE(test::wait_until([&] { return test::read_file(out).find("busy", 2000) != std::string::npos; }));
+    EXPECT_TRUE(test::wait_until([&] { return said_by(pid, 1).find("busy", 2000) != std::string::npos; }));
     kill(pid, SIGINT);
   });
   EXPECT_EQ(stopped.code, 130);
@@ -439,7 +443,7 @@ TEST_F(SeenFleet, MetricsOfAMachineAreThoseOfTheDatabase) {
          std::smatch match;
          std::string said;
          ASSERT_TRUE(test::wait_until([&] {
-           said = test::read_file(cat("/proc/", pid, "/fd/2"));
+           said = said_by(pid, 2);
            return std::regex_search(said, match, std::regex("metrics: http://127\\.0\\.0\\.1:([0-9]+)/metrics\n"));
          })) << said;
          int port = std::stoi(match[1]);
