@@ -13,7 +13,7 @@
 #include "dsl/base/text.h"
 #include "runtime/fleet/trial_queue.h"
 #include "runtime/store/postgres_schema.h"
-#include "support/processes.h"
+#include "tests/support/processes.h"
 
 namespace tw::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "bench/fleet/simulated_machines.h"
-#include "support/postgres_server.h"
+#include "tests/support/postgres_server.h"
 
 namespace tw::bench {
 
