@@ -143,7 +143,7 @@ std::vector<std::size_t> diverse_order(const std::vector<Candidate>& candidates,
 }
 
 double spread_of(std::size_t together) {
-  constexpr double kOfADoubling = 0.5;
+  constexpr double kOfADoubling = 2;
   return kOfADoubling * std::max(0.0, std::log2(static_cast<double>(together) / kFullBatch));
 }
 
@@ -154,7 +154,9 @@ std::vector<Candidate> select_batch(std::vector<Candidate> pool, const Round& ro
                    .spread = spread_of(round.together),
                    .in_flight = round.in_flight};
   bool is_diverse = options.is_diverse || wanted.spread > 0;
-  int front = is_diverse ? static_cast<int>(std::ceil(best * options.lambda)) : best;
+  // Among more where more are measured together: neighbours of the best may be many.
+  double among = options.lambda * std::max(1.0, static_cast<double>(round.together) / kFullBatch);
+  int front = is_diverse ? static_cast<int>(std::ceil(best * among)) : best;
   share_places(pool, round.elites, front, std::max(1, static_cast<int>(front * options.unproven_share)));
   if (is_diverse) put_diverse_first(pool, std::min<std::size_t>(pool.size(), front), best, wanted);
   std::vector<Candidate> batch(pool.begin(), pool.begin() + std::min<std::ptrdiff_t>(std::ssize(pool), best));
