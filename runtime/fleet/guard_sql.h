@@ -193,6 +193,20 @@ begin
   return old;
 end $$;
 
+-- Of tables whose rows belong to a machine. Rows of a machine that is removed go with it.
+create or replace function tracewright_fleet.guard_of_machine() returns trigger language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+begin
+  if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
+    return coalesce(new, old);
+  end if;
+  if exists (select from tracewright_fleet.machines m where m.id in (old.machine, new.machine)
+      and coalesce(m.role, session_user) <> session_user) then
+    perform tracewright_fleet.refuse('what belongs to a machine is changed by its own role only');
+  end if;
+  return coalesce(new, old);
+end $$;
+
 drop trigger if exists guard on tracewright_fleet.tuners;
 create trigger guard before insert or update or delete on tracewright_fleet.tuners
   for each row execute function tracewright_fleet.guard_tuner();
@@ -208,6 +222,15 @@ create trigger guard before insert or update or delete on tracewright_fleet.tria
 drop trigger if exists guard on tracewright_fleet.faults;
 create trigger guard before insert or update or delete on tracewright_fleet.faults
   for each row execute function tracewright_fleet.guard_fault();
+drop trigger if exists guard on tracewright_fleet.calibrations;
+create trigger guard before insert or update or delete on tracewright_fleet.calibrations
+  for each row execute function tracewright_fleet.guard_of_machine();
+drop trigger if exists guard on tracewright_fleet.failures;
+create trigger guard before insert or update or delete on tracewright_fleet.failures
+  for each row execute function tracewright_fleet.guard_of_machine();
+drop trigger if exists guard on tracewright_fleet.builds_wanted;
+create trigger guard before insert or update or delete on tracewright_fleet.builds_wanted
+  for each row execute function tracewright_fleet.guard_of_machine();
 )";
 
 // $1 ... $4: workload, target, program, key of the machine.

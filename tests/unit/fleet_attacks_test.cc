@@ -160,6 +160,15 @@ TEST_F(FleetAttacks, OfAMachineAreRefused) {
       {"makes another machine's counts smaller", "UPDATE tracewright_fleet.machines SET lost = -1 WHERE id = MACHINE"},
       {"decides once more who measures for a target",
        "UPDATE tracewright_fleet.targets SET host = 'mallory', machine = 'mallory'"},
+      {"sets another machine aside",
+       "UPDATE tracewright_fleet.calibrations SET is_aside = true WHERE machine = MACHINE"},
+      {"calibrates in another machine's name",
+       "INSERT INTO tracewright_fleet.calibrations (machine, fingerprint, class, machine_class, times, is_aside) "
+       "SELECT MACHINE, 'other', class, 'other', times, false FROM tracewright_fleet.calibrations"},
+      {"counts failures for another machine",
+       "INSERT INTO tracewright_fleet.failures (machine, kind, message) VALUES (MACHINE, 'crash', '')"},
+      {"wants builds in another machine's name",
+       "INSERT INTO tracewright_fleet.builds_wanted VALUES (MACHINE, 'cpu', 'kind', 'cpu')"},
       {"forgets faults", "DELETE FROM tracewright_fleet.faults"},
       {"reads what others have measured", "SELECT trace, seconds_ps FROM tracewright.records"},
       {"changes records", "UPDATE tracewright.records SET seconds_ps = 1"},
@@ -179,6 +188,7 @@ TEST_F(FleetAttacks, OfAMachineAreRefused) {
       {"reads files of the server", "COPY (SELECT 1) TO PROGRAM 'touch /tmp/hostile'"},
   };
   LeasedTrial leased = leased_by_the_honest_one();
+  EXPECT_EQ(good(honest().calibrate(machine_, kCpu.host, {{"arithmetic", 6e-6}})).number, 1);
   i64 waiting = leased.id == trials_[1] ? trials_[2] : trials_[1];
   const std::string before = seen("SELECT md5(string_agg(t::text, ' ' ORDER BY id)) FROM tracewright_fleet.trials t");
   for (const Attack& attack : kAttacks) {
