@@ -221,7 +221,7 @@ int run_fleet(int count, char** words) {
   app.add_flag("--watch", options.watch, "print it again and again until Ctrl-C");
   app.add_option("--html", options.html, "write a page, with the curve of each task, again and again until Ctrl-C");
   app.add_option("--every", options.every, "seconds between two updates of --watch and --html").range(0.1, 86400.0);
-  app.add_option("--updates", options.updates, "end after so many; 0: Ctrl-C ends it");
+  app.add_option("--updates", options.updates, "end after so many updates; 0 = only Ctrl-C ends it");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   return show_fleet(options);
 }

@@ -18,7 +18,7 @@
 namespace tw::bench {
 namespace {
 
-// Of a process; with_children: and of those that it has waited for.
+// The processor time of a process; `with_children` adds that of the children that have ended.
 double processor_seconds_of(pid_t process, bool with_children) {
   std::ifstream file(cat("/proc/", process, "/stat"));
   std::stringstream text;

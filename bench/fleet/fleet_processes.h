@@ -13,7 +13,7 @@ namespace tw::bench {
 // A server with the tables of records and of the queue; commits are on disk when they are acknowledged.
 class FleetServer {
  public:
-  // Null after a message on stderr. For so many connections.
+  // Starts a server that accepts so many connections. Null after a message on stderr.
   static std::unique_ptr<FleetServer> start(int connections);
   const std::string& address() const { return address_; }
   // Processor time of the server so far.

@@ -31,7 +31,7 @@ class Latencies : public TuneObserver {
     std::lock_guard lock(mutex_);
     return trials_;
   }
-  // Of those since the last call.
+  // The latencies of the results since the last call, in milliseconds.
   std::vector<double> take() {
     std::lock_guard lock(mutex_);
     return std::exchange(ms_, {});

@@ -67,7 +67,7 @@ class Library:
 
 
 class Clock:
-    """Seconds of a call: so many between two events that they take SAMPLE_SECONDS; by the processor's clock without a GPU."""
+    """Seconds of a call, from as many calls between two events as take SAMPLE_SECONDS; without a GPU by the processor's clock."""
 
     def __init__(self, torch, on_gpu):
         self.torch, self.on_gpu, self.calls = torch, on_gpu, {}
