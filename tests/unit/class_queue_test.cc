@@ -40,16 +40,6 @@ Record record_of(const LeasedTrial& leased, const std::string& host) {
 
 class ClassQueue : public TuningDatabaseTest {
  protected:
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
-  template <class T>
-  static T good(DatabaseResult<T> result) {
-    EXPECT_TRUE(result) << result.error();
-    return std::move(*result);
-  }
   static i64 machine(TrialQueue& queue, const std::string& name = "machine", const std::string& host = kAmd) {
     return good(queue.add_machine({.name = name, .host = host, .version = "0", .targets = kTarget}));
   }

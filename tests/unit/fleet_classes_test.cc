@@ -12,8 +12,7 @@
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/fleet_runner.h"
-#include "tests/unit/fleet_kit.h"
-#include "tests/unit/search_kit.h"
+#include "tests/unit/search_on_fleet.h"
 
 namespace tw {
 namespace {
@@ -82,29 +81,8 @@ class Lent {
   std::thread thread_;
 };
 
-class FleetClasses : public Search {
+class FleetClasses : public SearchOnFleet {
  protected:
-  void SetUp() override {
-    TW_POSTGRES_OR_SKIP(server);
-    server_ = server;
-    name_ = make_tuning_database(*server);
-    address_ = server->address(name_);
-    DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
-  }
-  TuneResult tune_with_fleet(const TuneOptions& options, Watcher& watcher) {
-    auto link = TunerLink::open(address_, "tuner");
-    EXPECT_TRUE(link) << link.error();
-    return tune_on_fleet(tasks_, library(), options, *database_, **link, watcher, watcher.stop);
-  }
-  FleetStatus status() const {
-    auto queue = TrialQueue::open(address_);
-    EXPECT_TRUE(queue) << queue.error();
-    auto status = queue->status();
-    EXPECT_TRUE(status) << status.error();
-    return *status;
-  }
   // Until `is_true` of the queue's state.
   void wait_until(const std::function<bool(const FleetStatus&)>& is_true) const {
     auto queue = TrialQueue::open(address_);
@@ -127,10 +105,6 @@ class FleetClasses : public Search {
     }
     return machines;
   }
-
-  test::PostgresServer* server_ = nullptr;
-  std::string name_, address_;
-  std::optional<Database> database_;
 };
 
 // One of two machines drifts in the middle of a run: it stops, the other one does the rest, and it comes back.

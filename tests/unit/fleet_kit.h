@@ -43,6 +43,16 @@ class TuningDatabaseTest : public testing::Test {
     name_ = make_tuning_database(*server);
     address_ = server->address(name_);
   }
+  TrialQueue queue() const {
+    auto opened = TrialQueue::open(address_);
+    EXPECT_TRUE(opened) << opened.error();
+    return std::move(*opened);
+  }
+  template <class T>
+  static T good(DatabaseResult<T> result) {
+    EXPECT_TRUE(result) << result.error();
+    return std::move(*result);
+  }
   test::PostgresServer* server_ = nullptr;
   std::string name_, address_;
 };

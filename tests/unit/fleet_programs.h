@@ -24,11 +24,6 @@ class FleetPrograms : public TuningDatabaseTest {
     return test::tracewright(words,
                              {.folder = folder_.path(), .environment = environment, .meanwhile = std::move(meanwhile)});
   }
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
   // Until `is_true` of the queue's state.
   void wait_until(const std::function<bool(const FleetStatus&)>& is_true) const {
     TrialQueue queue = this->queue();

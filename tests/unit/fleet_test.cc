@@ -15,44 +15,12 @@
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/fleet_runner.h"
 #include "tests/unit/fleet_programs.h"
-#include "tests/unit/search_kit.h"
+#include "tests/unit/search_on_fleet.h"
 
 namespace tw {
 namespace {
 
-class FleetSearch : public Search {
- protected:
-  void SetUp() override {
-    TW_POSTGRES_OR_SKIP(server);
-    server_ = server;
-    name_ = make_tuning_database(*server);
-    address_ = server->address(name_);
-    DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
-  }
-  void sql(const std::string& text) const { server_->sql(name_, text); }
-
-  TuneResult tune_with_fleet(const TuneOptions& options, Watcher& watcher) {
-    auto link = TunerLink::open(address_, "tuner");
-    EXPECT_TRUE(link) << link.error();
-    TuneResult result = tune_on_fleet(tasks_, library(), options, *database_, **link, watcher, watcher.stop);
-    faults_ = (*link)->faults();
-    return result;
-  }
-  FleetStatus status() const {
-    auto queue = TrialQueue::open(address_);
-    EXPECT_TRUE(queue) << queue.error();
-    auto status = queue->status();
-    EXPECT_TRUE(status) << status.error();
-    return *status;
-  }
-
-  test::PostgresServer* server_ = nullptr;
-  std::string name_, address_;
-  std::optional<Database> database_;
-  i64 faults_ = 0;
-};
+class FleetSearch : public SearchOnFleet {};
 
 // A machine of this process.
 class Lent {

@@ -70,16 +70,6 @@ std::string said_by(int pid, int descriptor) {
 
 class SeenFleet : public TuningDatabaseTest {
  protected:
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
-  template <class T>
-  static T good(DatabaseResult<T> result) {
-    EXPECT_TRUE(result) << result.error();
-    return std::move(*result);
-  }
   Database database(DatabaseMode mode = DatabaseMode::Write) const {
     auto opened = Database::open(address_, mode);
     EXPECT_TRUE(opened) << opened.error();

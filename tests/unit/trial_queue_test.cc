@@ -64,16 +64,6 @@ class TrialQueueTest : public TuningDatabaseTest {
     database_.emplace(std::move(*opened));
   }
 
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
-  template <class T>
-  static T good(DatabaseResult<T> result) {
-    EXPECT_TRUE(result) << result.error();
-    return std::move(*result);
-  }
   // A tuner that wants machines for kCpu.
   i64 tuner(TrialQueue& queue, const MeasuredTarget& target = kCpu) const {
     i64 id = good(queue.add_tuner("tuner"));
