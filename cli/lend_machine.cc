@@ -40,6 +40,8 @@ i64 clock_mhz() { return 100 * std::llround(measure_clock() * 1e-8); }
 MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<KernelSource> kernels,
                                const std::string& nvrtc) {
   std::string devices = devices_of_machine();
+  std::function<Calibrate(Measurer&, const Target&)> calibrator;
+  if (options.is_uncalibrated) calibrator = [](Measurer&, const Target&) { return Calibrate(); };
   return {.address = options.database,
           .announced = {.name = options.name.empty() ? name_of_process() : options.name,
                         .host = host_description(),
@@ -50,8 +52,8 @@ MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<Kern
                         .drivers = devices},
           .why_no_device = [nvrtc](const Target& target) { return why_no_device(target, nvrtc); },
           .start_worker = [](const Target& target) { return start_worker(worker_options(target)); },
-          .is_calibrated = !options.is_uncalibrated,
           .calibrate_every = options.calibrate_every,
+          .calibrator = std::move(calibrator),
           .kernels = std::move(kernels)};
 }
 

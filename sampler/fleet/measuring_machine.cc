@@ -98,7 +98,6 @@ bool MeasuringMachine::announce() {
 
 // Calibrates the processor or a device for the first time. False: there is no worker for it.
 bool MeasuringMachine::add_class(const std::string& host, const Target& target) {
-  if (!options_.is_calibrated) return classes_.add_uncalibrated(host), true;
   Measurer* measurer = worker_for(target);
   if (!measurer) return false;
   Calibrate calibrate =

@@ -27,10 +27,10 @@ struct MachineOptions {
   std::function<std::string(const Target&)> why_no_device;  // see MachineTargets
   std::function<WorkerStart(const Target&)> start_worker;   // that measures for a target
   std::shared_ptr<MachineMetrics> metrics = nullptr;        // what it does is counted there, too
-  bool is_calibrated = true;                                // false: it counts as the first class of its kind
   i64 calibrate_every = kTrialsBetweenCalibrations;         // see OwnClasses
   double aside_seconds = kAsideSeconds;
-  // What calibrates this machine for a target; empty: what `kernels` says.
+  // Gives what calibrates this machine for a target, or nothing: then it counts as the first class of its kind.
+  // Empty: what `kernels` gives.
   std::function<Calibrate(Measurer&, const Target&)> calibrator;
   std::shared_ptr<KernelSource> kernels = compile_here();
 };

@@ -64,7 +64,7 @@ class BuiltCode : public TuningDatabaseTest {
                                      }));
                                  return start;
                                },
-                           .is_calibrated = false,
+                           .calibrator = [](Measurer&, const Target&) { return Calibrate(); },
                            .kernels = std::move(kernels)};
     machine_ = std::thread([this, machine = std::make_shared<MeasuringMachine>(std::move(options), until(stop_))] {
       EXPECT_EQ(machine->run().error, "");

@@ -38,10 +38,10 @@ class Lent {
                                      });
                                  return start;
                                },
-                           .is_calibrated = is_calibrated,
                            .calibrate_every = 4,
                            .aside_seconds = 0.02,
-                           .calibrator = [this](Measurer&, const Target&) -> Calibrate {
+                           .calibrator = [this, is_calibrated](Measurer&, const Target&) -> Calibrate {
+                             if (!is_calibrated) return {};
                              return [this](const std::function<bool()>&) {
                                ++calibrated;
                                return Calibration{.times = calibration_times(this->slower)};
