@@ -8,7 +8,8 @@ namespace tw::bench {
 
 struct QueueLoad {
   int machines = 1000, tuners = 2, batch = 4000, most = 4, trace_bytes = 2048;
-  double seconds = 20;
+  double seconds = 20, trial_seconds = 0;
+  bool shows_statements = false;
 };
 // Prints trials a second, and processor time of a trial. The exit code.
 int run_queue(const QueueLoad& load);
@@ -18,6 +19,7 @@ struct TuneLoad {
   double rate = 5, compile = 0.02, seconds = 60, begin = 10, failed = 0.02, lost = 0;
   i64 trials = 1 << 30;
   std::string model = "tree";
+  bool shows_statements = false;
 };
 // Prints a row a few seconds: trials a second, busy share, latency, memory. The exit code.
 int run_tune(const TuneLoad& load);

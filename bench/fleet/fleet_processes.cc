@@ -42,15 +42,17 @@ double resident_mebibytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-std::unique_ptr<FleetServer> FleetServer::start(int connections) {
+std::unique_ptr<FleetServer> FleetServer::start(int connections, bool counts_statements) {
   auto started = std::make_unique<FleetServer>();
   std::string why;
-  started->server_ = test::PostgresServer::start({{"fsync", "on"},
-                                                  {"full_page_writes", "on"},
-                                                  {"shared_buffers", "256MB"},
-                                                  {"max_wal_size", "4GB"},
-                                                  {"max_connections", std::to_string(connections)}},
-                                                 &why);
+  started->server_ =
+      test::PostgresServer::start({{"fsync", "on"},
+                                   {"full_page_writes", "on"},
+                                   {"shared_buffers", "256MB"},
+                                   {"max_wal_size", "4GB"},
+                                   {"shared_preload_libraries", counts_statements ? "pg_stat_statements" : "''"},
+                                   {"max_connections", std::to_string(connections)}},
+                                  &why);
   if (!started->server_) return std::fprintf(stderr, "no PostgreSQL server: %s\n", why.c_str()), nullptr;
   started->address_ = started->server_->address(started->server_->make_database());
   SchemaOptions nobody{.tuner = "", .worker = "", .reader = ""};
@@ -59,7 +61,29 @@ std::unique_ptr<FleetServer> FleetServer::start(int connections) {
   auto made = make_postgres_schema(*connection, nobody);
   DatabaseStatus queue = made ? make_queue_tables(*connection, nobody) : DatabaseStatus(made.failure());
   if (!queue) return std::fprintf(stderr, "%s\n", queue.error().c_str()), nullptr;
+  if (counts_statements) {
+    if (auto counted = connection->script("CREATE EXTENSION pg_stat_statements SCHEMA public"); !counted)
+      return std::fprintf(stderr, "%s\n", counted.error().c_str()), nullptr;
+  }
   return started;
+}
+
+void FleetServer::print_statements(i64 trials) const {
+  auto connection = PostgresConnection::open(address_);
+  if (!connection) return void(std::fprintf(stderr, "%s\n", connection.error().c_str()));
+  auto rows = connection->run(
+      "SELECT round(1000000 * total_exec_time)::bigint, calls, shared_blks_hit, wal_bytes, "
+      "left(regexp_replace(query, '\\s+', ' ', 'g'), 100) FROM public.pg_stat_statements ORDER BY total_exec_time DESC "
+      "LIMIT 25");
+  if (!rows) return void(std::fprintf(stderr, "%s\n", rows.error().c_str()));
+  std::printf("of a trial: %8s %8s %8s %8s\n", "us", "calls", "pages", "WAL");
+  for (int i = 0; i < rows->size(); ++i) {
+    auto of_trial = [&](int column) {
+      return static_cast<double>((*rows)[i].integer(column)) / static_cast<double>(std::max<i64>(trials, 1));
+    };
+    std::printf("%20.1f %8.2f %8.1f %8.0f  %s\n", 1e-3 * of_trial(0), of_trial(1), of_trial(2), of_trial(3),
+                (*rows)[i].text(4).c_str());
+  }
 }
 
 double FleetServer::processor_seconds() const {

@@ -14,10 +14,12 @@ namespace tw::bench {
 class FleetServer {
  public:
   // Starts a server that accepts so many connections. Null after a message on stderr.
-  static std::unique_ptr<FleetServer> start(int connections);
+  static std::unique_ptr<FleetServer> start(int connections, bool counts_statements = false);
   const std::string& address() const { return address_; }
   // Processor time of the server so far.
   double processor_seconds() const;
+  // Prints the statements that took most of the server's time, per trial; it must count them.
+  void print_statements(i64 trials) const;
 
  private:
   std::unique_ptr<test::PostgresServer> server_;

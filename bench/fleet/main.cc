@@ -20,8 +20,10 @@ int main(int count, char** words) {
   queue->add_option("--tuners", load.tuners, "that put trials in and take outcomes");
   queue->add_option("--seconds", load.seconds, "of the run");
   queue->add_option("--batch", load.batch, "trials of a tuner in the queue");
+  queue->add_option("--trial", load.trial_seconds, "seconds of a trial; 0 = all machines ask as fast as they can");
   queue->add_option("--most", load.most, "trials of a lease");
   queue->add_option("--trace-bytes", load.trace_bytes, "length of a trace");
+  queue->add_flag("--statements", load.shows_statements, "show which statements cost the server most");
   TuneLoad tuned;
   CLI::App* tune = app.add_subcommand("tune", "one real tuner: busy time, latency, memory");
   tune->add_option("--machines", tuned.machines, "that sleep in place of measuring");
@@ -36,6 +38,7 @@ int main(int count, char** words) {
   tune->add_option("--lost", tuned.lost, "share of trials in which the machine is lost");
   tune->add_option("--model", tuned.model, "cost model");
   tune->add_option("--threads", tuned.threads, "of the search; 0 = all");
+  tune->add_flag("--statements", tuned.shows_statements, "show which statements cost the server most");
   QualityLoad found;
   CLI::App* quality = app.add_subcommand("quality", "the best of many machines against one in more time");
   quality->add_option("--list", found.list, "task list");

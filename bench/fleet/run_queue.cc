@@ -23,7 +23,7 @@ QueuedTrial trial(i64 number, int tuner, int trace_bytes) {
   return made;
 }
 
-// Puts batches in and takes their outcomes until `stop`.
+// Keeps `load.batch` trials in the queue and takes their outcomes until `stop`.
 void tune_without_search(const QueueLoad& load, const std::string& address, int tuner, const std::atomic<bool>& stop,
                          std::atomic<i64>& ended) {
   auto link = TunerLink::open(address, cat("tuner ", tuner));
@@ -31,10 +31,16 @@ void tune_without_search(const QueueLoad& load, const std::string& address, int 
   Waiting waiting{.must_stop = [&] { return stop.load(); }, .say = [](const std::string&) {}};
   if (!(*link)->machine_for(kTarget, waiting)) return;
   i64 next = 0;
+  constexpr int kParts = 8;  // of a batch: what is put in together
   while (!stop) {
-    std::vector<QueuedTrial> batch;
-    for (int i = 0; i < load.batch; ++i) batch.push_back(trial(next++, tuner, load.trace_bytes));
-    (*link)->measure(batch, waiting, [&](std::size_t, const TrialOutcome&) { ++ended; });
+    std::vector<QueuedTrial> part;
+    for (int i = 0; i < load.batch / kParts; ++i) part.push_back(trial(next++, tuner, load.trace_bytes));
+    if (!(*link)->put(std::move(part), waiting)) break;
+    const std::size_t enough = load.batch - load.batch / kParts;
+    while (!stop && (*link)->in_flight() > enough) {
+      if (!(*link)->collect(waiting, [&](i64, const TrialOutcome&) { ++ended; }) || !(*link)->wait(waiting)) break;
+    }
+    if (!(*link)->error().empty()) break;
   }
   if (!(*link)->error().empty()) std::fprintf(stderr, "%s\n", (*link)->error().c_str());
 }
@@ -42,18 +48,27 @@ void tune_without_search(const QueueLoad& load, const std::string& address, int 
 }  // namespace
 
 int run_queue(const QueueLoad& load) {
-  std::unique_ptr<FleetServer> server = FleetServer::start(load.machines + load.machines / 64 + 3 * load.tuners + 20);
+  std::unique_ptr<FleetServer> server =
+      FleetServer::start(load.machines + load.machines / 64 + 3 * load.tuners + 20, load.shows_statements);
   if (!server) return 3;
-  FleetProcess machines(
-      {.address = server->address(), .machines = load.machines, .seconds = 0, .failed = 0.02, .most = load.most});
+  FleetProcess machines({.address = server->address(),
+                         .machines = load.machines,
+                         .seconds = load.trial_seconds,
+                         .failed = 0.02,
+                         .most = load.most});
   std::atomic<bool> stop = false;
   std::atomic<i64> ended = 0;
   std::vector<std::thread> tuners;
   for (int i = 0; i < load.tuners; ++i)
     tuners.emplace_back([&, i] { tune_without_search(load, server->address(), i, stop, ended); });
-  while (machines.counts().trials() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  constexpr double kBegin = 5;  // all machines are there
-  std::this_thread::sleep_for(std::chrono::duration<double>(kBegin));
+  constexpr double kMostToStart = 300;
+  const double started = seconds_now();
+  while (machines.counts().machines < load.machines && seconds_now() - started < kMostToStart)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::printf("%lld machines are there after %.1f s\n", static_cast<long long>(machines.counts().machines),
+              seconds_now() - started);
+  const double warm_up = 5 + load.machines / 40.0;  // sessions of the server are slow at first
+  std::this_thread::sleep_for(std::chrono::duration<double>(warm_up));
   double begin = seconds_now(), server_begin = server->processor_seconds();
   double fleet_begin = machines.processor_seconds(), own_begin = processor_seconds();
   SimulatedCounts before = machines.counts();
@@ -74,6 +89,7 @@ int run_queue(const QueueLoad& load) {
               1e6 * on_fleet / trials, 1e6 * on_tuners / trials);
   std::printf("a lease takes %.1f ms, a result %.1f ms\n", 1e3 * (after.leasing - before.leasing) * load.most / trials,
               1e3 * (after.finishing - before.finishing) / trials);
+  if (load.shows_statements) server->print_statements(after.trials());
   stop = true;
   for (std::thread& tuner : tuners) tuner.join();
   return machines.stop() ? 0 : 1;

@@ -96,7 +96,8 @@ void watch(const TuneLoad& load, const FleetServer& server, const FleetProcess& 
 }  // namespace
 
 int run_tune(const TuneLoad& load) {
-  std::unique_ptr<FleetServer> server = FleetServer::start(load.machines + load.machines / 64 + 40);
+  std::unique_ptr<FleetServer> server =
+      FleetServer::start(load.machines + load.machines / 64 + 40, load.shows_statements);
   if (!server) return 3;
   FleetProcess machines({.address = server->address(),
                          .machines = load.machines,
@@ -137,6 +138,7 @@ int run_tune(const TuneLoad& load) {
               static_cast<long long>(counts.failed), static_cast<long long>(counts.faults),
               static_cast<long long>(counts.late), static_cast<long long>(counts.repeated),
               static_cast<long long>(counts.lost));
+  if (load.shows_statements) server->print_statements(counts.trials());
   return machines.stop() && result.error.empty() ? 0 : 1;
 }
 

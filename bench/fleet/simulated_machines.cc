@@ -8,12 +8,13 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
+#include "runtime/store/server_answers.h"
 
 namespace tw::bench {
 namespace {
 
 constexpr std::size_t kBeatenTogether = 64;
-constexpr std::chrono::milliseconds kPoll(1000);
+constexpr std::chrono::milliseconds kPoll(1000), kLongestPoll(2000);
 constexpr const char* kHost = "simulated machine";
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -35,6 +36,9 @@ struct SimulatedMachines::Machine {
   Rng rng{0};
   std::atomic<i64> good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
   std::atomic<double> busy = 0, leasing = 0, finishing = 0;
+  std::optional<LastingQueue> queue;
+  std::vector<LeasedTrial> ahead;  // leased while the last trial before them was measured
+  std::optional<std::pair<LeasedTrial, Record>> unwritten;
   std::string error;
 };
 
@@ -68,57 +72,77 @@ SimulatedCounts SimulatedMachines::counts() const {
   for (const auto& machine : machines_) {
     sum.good += machine->good, sum.failed += machine->failed, sum.faults += machine->faults;
     sum.late += machine->late, sum.repeated += machine->repeated, sum.lost += machine->lost;
+    sum.machines += machine->id != 0;
     sum.busy += machine->busy, sum.leasing += machine->leasing, sum.finishing += machine->finishing;
   }
   return sum;
 }
 
-void SimulatedMachines::work(Machine& machine) {
-  auto opened = TrialQueue::open(fleet_.address);
-  if (!opened) return void(machine.error = opened.error());
-  LastingQueue queue(std::move(*opened));
-  auto announce = [&] {
-    FleetMachine shown{.name = cat("simulated ", machine.number), .host = kHost, .version = TW_VERSION};
-    auto id = queue.call<i64>(waiting_, [&](TrialQueue& calls) { return calls.add_machine(shown); });
-    machine.id = id.value_or(0);
-    return id.has_value();
-  };
+bool SimulatedMachines::announce(Machine& machine) {
+  FleetMachine shown{.name = cat("simulated ", machine.number), .host = kHost, .version = TW_VERSION};
+  auto id = machine.queue->call<i64>(waiting_, [&](TrialQueue& calls) { return calls.add_machine(shown); });
+  machine.id = id.value_or(0);
+  return id.has_value();
+}
+
+// Into machine.ahead.
+bool SimulatedMachines::lease(Machine& machine) {
   using Trials = std::vector<LeasedTrial>;
-  auto lease = [&](TrialQueue& calls) -> DatabaseResult<Trials> {
+  double begin = seconds_now();
+  auto leased = machine.queue->call<Trials>(waiting_, [&](TrialQueue& calls) -> DatabaseResult<Trials> {
     auto wanted = calls.wanted_targets();
     if (!wanted) return wanted.failure();
     for (MeasuredTarget& target : *wanted) target.host = kHost, target.machine = machine_of(kHost);
     if (wanted->empty()) return Trials();
     if (auto offered = calls.offer(*wanted); !offered) return offered.failure();
     return calls.lease(machine.id, *wanted, fleet_.most);
-  };
-  bool is_there = announce();
-  while (is_there && !stop_) {
-    double begin = seconds_now();
-    auto trials = queue.call<Trials>(waiting_, lease);
-    add(machine.leasing, seconds_now() - begin);
-    if (!trials) break;
-    if (trials->empty())
-      queue.call<Done>(waiting_, [](TrialQueue& calls) { return calls.wait(kPoll); });
-    else if (fleet_.compile > 0)
-      sleep(fleet_.compile);
-    for (const LeasedTrial& trial : *trials) {
-      if (stop_ || machine.id == 0) break;
-      measure(machine, queue, trial);
-    }
-    if (machine.id == 0) sleep(fleet_.lost_seconds), is_there = announce();
-  }
-  Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
-  queue.call<i64>(no_longer, [&](TrialQueue& calls) { return calls.give_back(machine.id); });
-  queue.call<Done>(no_longer, [&](TrialQueue& calls) { return calls.leave(machine.id); });
-  machine.error = queue.error();
+  });
+  add(machine.leasing, seconds_now() - begin);
+  if (leased) machine.ahead = std::move(*leased);
+  return leased.has_value();
 }
 
-void SimulatedMachines::measure(Machine& machine, LastingQueue& queue, const LeasedTrial& trial) {
+void SimulatedMachines::work(Machine& machine) {
+  constexpr double kBetweenStarts = 5e-3;  // a server takes as long for a new session
+  sleep(kBetweenStarts * machine.number);
+  auto opened = repeat_while_it_may_pass(
+      waiting_, [&] { return answers(fleet_.address); }, [&] { return TrialQueue::open(fleet_.address); });
+  if (!opened) return void(machine.error = stop_ ? "" : opened.error());
+  machine.queue.emplace(std::move(*opened));
+  bool is_there = announce(machine);
+  std::chrono::milliseconds poll = kPoll;
+  while (is_there && !stop_) {
+    if (machine.ahead.empty()) {
+      write(machine);
+      if (!lease(machine)) break;
+      if (machine.ahead.empty()) {
+        machine.queue->call<Done>(waiting_, [&](TrialQueue& calls) { return calls.wait(poll); });
+        poll = std::min(2 * poll, kLongestPoll);
+        continue;
+      }
+      if (fleet_.compile > 0) sleep(fleet_.compile);
+    }
+    poll = kPoll;
+    const std::vector<LeasedTrial> trials = std::exchange(machine.ahead, {});
+    for (std::size_t i = 0; i < trials.size() && !stop_ && machine.id != 0; ++i)
+      measure(machine, trials[i], i + 1 == trials.size());
+    if (machine.id == 0) machine.ahead.clear(), sleep(fleet_.lost_seconds), is_there = announce(machine);
+  }
+  write(machine);
+  Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
+  machine.queue->call<i64>(no_longer, [&](TrialQueue& calls) { return calls.give_back(machine.id); });
+  machine.queue->call<Done>(no_longer, [&](TrialQueue& calls) { return calls.leave(machine.id); });
+  machine.error = machine.queue->error();
+}
+
+void SimulatedMachines::measure(Machine& machine, const LeasedTrial& trial, bool is_last) {
   Rng& rng = machine.rng;
   // The mean of exp(spread * normal) is exp(spread^2 / 2).
   double seconds = fleet_.seconds * std::exp(fleet_.spread * rng.normal() - fleet_.spread * fleet_.spread / 2);
-  if (seconds > 0) sleep(seconds);
+  double begin = seconds_now();
+  write(machine);
+  if (is_last) lease(machine);
+  sleep(std::max(begin + seconds - seconds_now(), 0.0));
   add(machine.busy, seconds);  // without what the sleep took longer
   double luck = rng.uniform();
   if ((luck -= fleet_.lost) < 0) return ++machine.lost, void(machine.id = 0);
@@ -129,18 +153,27 @@ void SimulatedMachines::measure(Machine& machine, LastingQueue& queue, const Lea
   record.seed = trial.trial.seed, record.version = TW_VERSION, record.host = kHost, record.trace = trial.trial.trace;
   record.object = to_hex(hash_bytes(record.program));
   if (is_failed) record.status = "crash", record.seconds = record.minimum = record.median = 0;
+  if (is_fault) record.status.clear();
+  machine.unwritten.emplace(trial, std::move(record));
+}
+
+// The result that waits, if there is one; a record without a status stands for a fault.
+void SimulatedMachines::write(Machine& machine) {
+  if (!machine.unwritten) return;
+  const auto [trial, record] = *std::exchange(machine.unwritten, std::nullopt);
+  const bool is_fault = record.status.empty();
   double begin = seconds_now();
-  auto finished = queue.call<Finished>(waiting_, [&](TrialQueue& calls) {
+  auto finished = machine.queue->call<Finished>(waiting_, [&, &trial = trial, &record = record](TrialQueue& calls) {
     return is_fault ? calls.finish_with_fault(machine.id, trial, fault::kNoReference, "a simulated fault")
                     : calls.finish(machine.id, trial, record);
   });
   add(machine.finishing, seconds_now() - begin);
   if (!finished) return;
   bool is_in = finished->accepted == Accepted::Yes;
-  ++(!is_in      ? (finished->accepted == Accepted::Late ? machine.late : machine.repeated)
-     : is_fault  ? machine.faults
-     : is_failed ? machine.failed
-                 : machine.good);
+  ++(!is_in        ? (finished->accepted == Accepted::Late ? machine.late : machine.repeated)
+     : is_fault    ? machine.faults
+     : record.ok() ? machine.good
+                   : machine.failed);
 }
 
 void SimulatedMachines::beat(std::size_t first, std::size_t end) {

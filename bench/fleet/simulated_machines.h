@@ -1,6 +1,7 @@
 // Machines of a fleet that measure nothing: they lease trials as a measuring machine does (sampler/fleet), sleep in
-// place of compiling and measuring, fail now and then, and write results. The time of a kernel follows from the lines
-// of its trace, so that a cost model can learn it. Used by bench/fleet and by tests.
+// place of compiling and measuring, fail now and then, and write results, one while the next trial is measured. The
+// time of a kernel follows from the lines of its trace, so that a cost model can learn it. Used by bench/fleet and by
+// tests.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,7 +17,7 @@ struct SimulatedFleet {
   std::string address;  // of the database
   int machines = 64;
   double seconds = 0.2;  // of a trial, the mean; 0: results are written at once
-  double compile = 0;    // seconds until the first trial of a lease is compiled; the others are while one is measured
+  double compile = 0;    // seconds of compiling where nothing is measured meanwhile: the first trial after a wait
   double spread = 0.3;   // of the logarithm of these seconds, standard deviation
   double failed = 0.02;  // share of trials that fail
   double faults = 0;     // share of trials that end with a fault
@@ -29,6 +30,7 @@ struct SimulatedFleet {
 struct SimulatedCounts {
   i64 good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
   i64 trials() const { return good + failed; }
+  i64 machines = 0;                   // that are there
   double busy = 0;                    // seconds of measuring, of all machines together
   double leasing = 0, finishing = 0;  // seconds of waiting for the queue's answers, likewise
 };
@@ -50,7 +52,10 @@ class SimulatedMachines {
  private:
   struct Machine;
   void work(Machine& machine);
-  void measure(Machine& machine, LastingQueue& queue, const LeasedTrial& trial);
+  void measure(Machine& machine, const LeasedTrial& trial, bool is_last);
+  bool announce(Machine& machine);
+  bool lease(Machine& machine);
+  void write(Machine& machine);
   void beat(std::size_t first, std::size_t end);
 
   SimulatedFleet fleet_;

@@ -2,15 +2,12 @@
 
 #include "dsl/base/text.h"
 #include "runtime/fleet/build_sql.h"
+#include "runtime/fleet/queue_answers.h"
+#include "runtime/fleet/queue_sql.h"
 #include "runtime/fleet/sql_array.h"
 
 namespace tw {
 namespace {
-
-DatabaseStatus done(DatabaseResult<PostgresRows> rows) {
-  if (!rows) return rows.failure();
-  return Done{};
-}
 
 DatabaseResult<bool> has_changed(DatabaseResult<PostgresRows> rows) {
   if (!rows) return rows.failure();
@@ -71,7 +68,7 @@ DatabaseResult<i64> BuildQueue::add_builder(const FleetBuilder& builder) {
   auto rows = connection_.run(build_sql::kAddBuilder,
                               {clean_text(builder.name, kLongestName), builder.version, builder.targets, builder.key});
   if (!rows) return rows.failure();
-  if (auto listening = connection_.listen("tracewright_trials"); !listening) return listening.failure();
+  if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening.failure();
   return (*rows)[0].integer(0);
 }
 

@@ -45,7 +45,6 @@ create table if not exists tracewright_fleet.trials (
   losses integer not null default 0, lost_by bigint, lost timestamptz,
   record bigint, fault text, message text check (octet_length(message) <= 4096),
   unique (tuner, workload, target, program, is_cold));
-create index if not exists trials_leased on tracewright_fleet.trials (deadline) where state = 'leased';
 create index if not exists trials_of_tuner on tracewright_fleet.trials (tuner, state);
 create sequence if not exists tracewright_fleet.leases;
 create table if not exists tracewright_fleet.faults (
@@ -65,12 +64,31 @@ create table if not exists tracewright_fleet.failures (
 -- Trials of a target are leased by their turn: microseconds of the machines' time.
 alter table tracewright_fleet.trials add column if not exists turn bigint not null default 0;
 create index if not exists trials_turn on tracewright_fleet.trials (target, turn, id) where state = 'queued';
-create index if not exists trials_program on tracewright_fleet.trials (program) where state = 'leased';
 drop index if exists tracewright_fleet.trials_queued;
 )";
+// The third step of the schema, after that of class_sql.h. A session may plan its statements while the tables are
+// empty, where all indices cost the same. So each question finds only one that fits: only what is leased has a
+// deadline, and the constraint does not begin with the tuner.
+inline constexpr const char* kIndices = R"(
+create index trials_deadline on tracewright_fleet.trials (deadline) where deadline is not null;
+create index trials_of_machine on tracewright_fleet.trials (machine) where machine is not null;
+drop index if exists tracewright_fleet.trials_leased, tracewright_fleet.trials_program;
+alter table tracewright_fleet.trials
+  drop constraint trials_once,
+  add constraint trials_distinct unique (program, workload, target, tuner, is_cold, wanted);
+)";
+inline constexpr const char* kHasIndices = "select to_regclass('tracewright_fleet.trials_distinct') is not null";
 inline constexpr const char* kHasTables =
-    "select to_regclass('tracewright_fleet.trials_program') is not null and "
+    "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";
+// Trials pass through the indices quickly and leave dead entries there. An index scan marks those that it meets, so
+// that the next one passes over them; a bitmap scan marks none, and the queue becomes slower with each trial. A plan
+// that was made while the tables were empty would read all rows. Planning a lease takes as long as the lease: that is
+// done once.
+inline constexpr const char* kSettings =
+    "SET enable_bitmapscan = off; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan";
+// What wakes machines and builders.
+inline constexpr const char* kTrialsChannel = "tracewright_trials";
 // Two programs that make the tables wait for each other.
 inline constexpr const char* kLockTables = "select pg_advisory_xact_lock(hashtext('tracewright_fleet'))";
 // What roles may do; "?" stands for the role's name. A worker takes trials and ends them, it puts none in.
@@ -106,12 +124,18 @@ inline constexpr const char* kLastTurn = R"(
 select greatest(
   (select min(turn) from tracewright_fleet.trials where state = 'queued' and target = $2),
   (select max(turn) from tracewright_fleet.trials where state = 'queued' and target = $2 and tuner = $1), 0))";
-// A batch whose acknowledgement was lost is put in once more: then these are the same trials.
+// A batch whose acknowledgement was lost is put in once more: then these are the same trials. $2 ... $12: columns of
+// the trials, which differ from each other.
 inline constexpr const char* kPut = R"(
 insert into tracewright_fleet.trials
   (tuner, workload, target, program, trace, task, seed, generation, is_cold, turn, wanted, incumbent)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-on conflict (tuner, workload, target, program, is_cold, wanted) do update set task = excluded.task returning id)";
+select $1, workload, target, program, trace, task, seed, generation, is_cold, turn, wanted, nullif(incumbent, 0)
+from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::boolean[],
+  $10::bigint[], $11::text[], $12::bigint[]) with ordinality as t
+  (workload, target, program, trace, task, seed, generation, is_cold, turn, wanted, incumbent, number)
+order by number
+on conflict (tuner, workload, target, program, is_cold, wanted) do update set task = excluded.task
+returning id)";
 inline constexpr const char* kOutcomes = R"(
 select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
 left join tracewright_fleet.machines m on m.id = t.machine
@@ -152,23 +176,27 @@ values ($1, $2, $3, $4, $5, $6, $7) returning id)";
 inline constexpr const char* kWantedTargets = "select distinct target, wanted from tracewright_fleet.targets";
 // $1 ... $4: targets, hosts, machines and what was wanted, one behind the other.
 inline constexpr const char* kOffer = R"(
-with answered as (
-  update tracewright_fleet.targets t set host = o.host, machine = o.machine
-  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
-  where t.target = o.target and t.wanted = o.wanted and t.machine is null returning t.tuner)
-select pg_notify('tracewright_tuner_' || tuner, '') from answered)";
+update tracewright_fleet.targets t set host = o.host, machine = o.machine
+from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
+where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
 // A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
 // has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
 // and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the
 // one that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself. The index of turns is
 // walked until there are enough; `offset 0` keeps the server from joining and sorting all instead.
+//
+// A few machines lease at a time: many would all look at the same trials, each of them at all that the others have
+// taken. Answers with a row for each trial, and one without a trial if there is none; its first column says whether the
+// machine may lease now.
 inline constexpr const char* kLease = R"(
-with free as (
+with gate as materialized (
+  select pg_try_advisory_xact_lock(839089417, ($1::bigint % 4)::integer) as is_open),
+free as (
   select f.id from (
-    select u.target, u.machine from unnest($2::text[], $3::text[]) as u (target, machine)
-    where not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
+    select u.target, u.machine from gate, unnest($2::text[], $3::text[]) as u (target, machine)
+    where gate.is_open and (not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
       or exists (select from tracewright_fleet.calibrations c
-        where c.machine = $1 and c.machine_class = u.machine and not c.is_aside)) as o cross join lateral (
+        where c.machine = $1 and c.machine_class = u.machine and not c.is_aside))) as o cross join lateral (
     select t.id, t.turn from tracewright_fleet.trials t
     where t.state = 'queued' and t.target = o.target
       and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
@@ -181,27 +209,40 @@ with free as (
       and ($7::text[] is null or exists (select from tracewright_fleet.builds b
         where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null offset 0))
     order by t.turn, t.id limit $4 for update of t skip locked) f
-  order by f.turn, f.id limit $4)
-update tracewright_fleet.trials t
-set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
-    deadline = clock_timestamp() + make_interval(secs => $5::bigint)
-where t.id = any(array(select id from free))
-returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
-  t.wanted, t.incumbent)";
-inline constexpr const char* kLockTrial = R"(
-select tuner, state, lease, deadline >= clock_timestamp(), record from tracewright_fleet.trials where id = $1
-for update)";
-// $2: record, $3: fault, $4: message.
-inline constexpr const char* kFinish = R"(
-update tracewright_fleet.trials set state = 'done', record = $2, fault = $3, message = $4, deadline = null
-where id = $1)";
+  order by f.turn, f.id limit $4),
+taken as (
+  update tracewright_fleet.trials t
+  set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
+      deadline = clock_timestamp() + make_interval(secs => $5::bigint)
+  where t.id = any(array(select id from free))
+  returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
+    t.wanted, t.incumbent)
+select gate.is_open, taken.* from gate left join taken on true)";
+// What a trial is whose lease is not valid any more.
+inline constexpr const char* kTrialState = "select state, lease, record from tracewright_fleet.trials where id = $1";
+// The end of a lease that is valid, between texts of the caller: what a record waits for before it gets its number, the
+// statement that inserts it, and the number. $1: trial, $2: lease, $3: fault, $4: message, $5: machine, $6 ... $8: what
+// is added to its counts. Answers with the record.
+inline constexpr const char* kGate = "with gate as materialized (select id";
+inline constexpr const char* kEnd = R"(
+  from tracewright_fleet.trials
+  where id = $1 and lease = $2 and state = 'leased' and deadline >= clock_timestamp() for update),)";
+inline constexpr const char* kEnded = R"(
+ended as (
+  update tracewright_fleet.trials t
+  set state = 'done', fault = $3, message = $4, deadline = null, record = )";
+inline constexpr const char* kCounted = R"(
+  from gate where t.id = gate.id returning t.id, t.record),
+counted as (
+  update tracewright_fleet.machines set good = good + $6, failed = failed + $7, faults = faults + $8
+  where id = $5 and exists (select from gate))
+select id, record from ended)";
 inline constexpr const char* kNoteFault = R"(
 insert into tracewright_fleet.faults (kind, machine, task, program, message)
 select $2, m.name, $3, $4, $5 from tracewright_fleet.machines m where m.id = $1)";
-// $2 ... $6: what is added to the counts.
-inline constexpr const char* kCountResult = R"(
-update tracewright_fleet.machines set good = good + $2, failed = failed + $3, faults = faults + $4,
-  late = late + $5, repeated = repeated + $6 where id = $1)";
+// A result that was ignored: $2 and $3 are added to the counts.
+inline constexpr const char* kCountIgnored =
+    "update tracewright_fleet.machines set late = late + $2, repeated = repeated + $3 where id = $1";
 // $2: status of the record, $3: its message.
 inline constexpr const char* kNoteFailure = R"(
 insert into tracewright_fleet.failures as f (machine, kind, message) values ($1, $2, $3)
@@ -231,18 +272,18 @@ inline constexpr const char* kLeave = "update tracewright_fleet.machines set is_
 
 // ---- both
 
-// A lease that ran out: back into the queue, and the second time the end of the trial. $1: the fault's name.
+// A lease that ran out: back into the queue, and the second time the end of the trial. $1: the fault's name. (Of
+// clock_timestamp(), which may change while a statement runs, the index of deadlines would be of no use.)
 inline constexpr const char* kEndLeases = R"(
 with late as (
-  select id from tracewright_fleet.trials where state = 'leased' and deadline < clock_timestamp()
-  for update skip locked),
+  select id from tracewright_fleet.trials where deadline < statement_timestamp() for update skip locked),
 ended as (
   update tracewright_fleet.trials t set
     state = case when t.losses = 0 then 'queued' else 'done' end, losses = t.losses + 1,
     lost_by = t.machine, lost = clock_timestamp(), lease = null, deadline = null,
     fault = case when t.losses = 0 then null else $1 end,
     message = case when t.losses = 0 then null else 'the leases of two machines ran out' end
-  from late where t.id = late.id returning t.id, t.tuner, t.lost_by, t.state, t.task, t.program),
+  where t.id = any(array(select id from late)) returning t.id, t.tuner, t.lost_by, t.state, t.task, t.program),
 counted as (
   update tracewright_fleet.machines m set lost = m.lost + e.count
   from (select lost_by, count(*) as count from ended group by lost_by) e where m.id = e.lost_by returning m.id),
@@ -252,19 +293,12 @@ noted as (
     case when e.state = 'queued' then 'its lease ran out, the trial goes to another machine'
          else 'its lease ran out, the second one of the trial' end
   from ended e left join tracewright_fleet.machines m on m.id = e.lost_by returning id)
-select e.id, case when e.state = 'done' then pg_notify('tracewright_tuner_' || e.tuner, '')
-                  else pg_notify('tracewright_trials', '') end from ended e)";
+select e.id, case when e.state = 'queued' then pg_notify('tracewright_trials', '') end from ended e)";
 inline constexpr const char* kRemoveGoneTuners =
     "delete from tracewright_fleet.tuners where heartbeat < clock_timestamp() - make_interval(secs => $1::bigint)";
 inline constexpr const char* kRemoveGoneMachines =
     "delete from tracewright_fleet.machines where heartbeat < clock_timestamp() - interval '7 days'";
 inline constexpr const char* kNotifyMachines = "select pg_notify('tracewright_trials', '')";
-// The first result that the tuner has not taken wakes it; it finds the others with that one. A commit that notifies
-// waits for all others that do, so it is not done for each result.
-inline constexpr const char* kNotifyTuner = R"(
-select pg_notify('tracewright_tuner_' || $1::bigint, '') where (select count(*) from (
-  select from tracewright_fleet.trials where tuner = $1::bigint and state = 'done' limit 2) as ended) < 2)";
-
 // ---- what `fleet` shows
 
 // $1: seconds after which a machine is gone.

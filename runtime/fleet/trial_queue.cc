@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "dsl/base/text.h"
 #include "runtime/fleet/build_sql.h"
 #include "runtime/fleet/class_sql.h"
 #include "runtime/fleet/guard_sql.h"
+#include "runtime/fleet/queue_answers.h"
 #include "runtime/fleet/queue_sql.h"
 #include "runtime/fleet/sql_array.h"
 #include "runtime/store/postgres_rows.h"
@@ -16,28 +18,7 @@
 namespace tw {
 namespace {
 
-PostgresValue or_null(const std::string& text) { return text.empty() ? PostgresValue(std::nullopt) : text; }
-PostgresValue or_null(i64 number) { return number == 0 ? PostgresValue(std::nullopt) : number; }
-
-// A call that changes something, whose rows nobody reads.
-DatabaseStatus done(DatabaseResult<PostgresRows> rows) {
-  if (!rows) return rows.failure();
-  return Done{};
-}
-
-DatabaseResult<i64> changed(DatabaseResult<PostgresRows> rows) {
-  if (!rows) return rows.failure();
-  return rows->changed();
-}
-
-// The number in the first row.
-DatabaseResult<i64> number(DatabaseResult<PostgresRows> rows) {
-  if (!rows) return rows.failure();
-  return rows->empty() ? i64{0} : (*rows)[0].integer(0);
-}
-
 i64 microseconds_of(double seconds) { return static_cast<i64>(seconds * 1e6); }
-constexpr const char* kTrialsChannel = "tracewright_trials";
 
 double seconds_of(i64 milliseconds) { return static_cast<double>(milliseconds) * 1e-3; }
 
@@ -67,19 +48,30 @@ DatabaseStatus grant(PostgresConnection& connection, const std::string& role, co
   return connection.script(statements);
 }
 
+// A step of the queue's schema; without a question it can be repeated.
+struct SchemaStep {
+  const char* is_done;
+  const char* statements;
+};
+constexpr SchemaStep kSteps[] = {{"", queue_sql::kTables},
+                                 {class_sql::kHasTables, class_sql::kTables},
+                                 {queue_sql::kHasIndices, queue_sql::kIndices},
+                                 {"", build_sql::kTables},
+                                 {"", guard_sql::kGuards}};
+
 }  // namespace
 
 DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOptions& options) {
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
-    if (auto made = connection.script(queue_sql::kTables); !made) return made;
-    auto has_classes = connection.run(class_sql::kHasTables);
-    if (!has_classes) return has_classes.failure();
-    if (!(*has_classes)[0].is_true(0)) {
-      if (auto made = connection.script(class_sql::kTables); !made) return made;
+    for (const SchemaStep& step : kSteps) {
+      if (*step.is_done) {
+        auto is_done = connection.run(step.is_done);
+        if (!is_done) return is_done.failure();
+        if ((*is_done)[0].is_true(0)) continue;
+      }
+      if (auto made = connection.script(step.statements); !made) return made;
     }
-    if (auto made = connection.script(build_sql::kTables); !made) return made;
-    if (auto guarded = connection.script(guard_sql::kGuards); !guarded) return guarded;
     const std::pair<const std::string*, std::string> roles[] = {
         {&options.tuner, queue_sql::kRightsOfTuner},
         {&options.worker,
@@ -94,7 +86,8 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
 }
 
 DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
-  for (const char* question : {queue_sql::kHasTables, class_sql::kHasTables, build_sql::kHasTables}) {
+  for (const char* question :
+       {queue_sql::kHasTables, queue_sql::kHasIndices, class_sql::kHasTables, build_sql::kHasTables}) {
     auto has_tables = connection.run(question);
     if (!has_tables) return has_tables.failure();
     if (!(*has_tables)[0].is_true(0)) return false;
@@ -103,7 +96,7 @@ DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
 }
 
 DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
-  auto connection = PostgresConnection::open(address);
+  auto connection = PostgresConnection::open(address, queue_sql::kSettings);
   if (!connection) return connection.failure();
   if (auto checked = check_postgres_schema(*connection); !checked) return checked.failure();
   auto has_tables = has_queue_tables(*connection);
@@ -126,7 +119,7 @@ DatabaseStatus TrialQueue::reconnect() {
 // also for those of other channels. What came before it listened is not told, so the first wait ends at once.
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
   if (is_machine_ && !is_listening_) {
-    if (auto listening = connection_.listen(kTrialsChannel); !listening) return listening;
+    if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening;
     is_listening_ = true;
     return Done{};
   }
@@ -143,10 +136,7 @@ DatabaseResult<PostgresRows> TrialQueue::run(const std::string& sql, const std::
 
 DatabaseResult<i64> TrialQueue::add_tuner(const std::string& name) {
   if (auto forgot = run(queue_sql::kForgetFaults); !forgot) return forgot.failure();
-  auto id = number(run(queue_sql::kAddTuner, {clean_text(name, kLongestName)}));
-  if (!id) return id;
-  if (auto listening = connection_.listen(cat("tracewright_tuner_", *id)); !listening) return listening.failure();
-  return id;
+  return number(run(queue_sql::kAddTuner, {clean_text(name, kLongestName)}));
 }
 
 DatabaseStatus TrialQueue::want(i64 tuner, const MeasuredTarget& target) {
@@ -165,28 +155,63 @@ DatabaseResult<std::optional<MeasuredTarget>> TrialQueue::found(i64 tuner, const
   return std::optional(MeasuredTarget{target, (*rows)[0].text(0), (*rows)[0].text(1), wanted});
 }
 
+namespace {
+
+// What makes a trial of a tuner another one.
+using TrialKey = std::tuple<std::string, std::string, std::string, bool, std::string>;
+TrialKey key_of(const QueuedTrial& trial) {
+  return {trial.workload, trial.target, trial.program, trial.is_cold, trial.wanted};
+}
+
+// The values of kPut behind the tuner.
+std::vector<PostgresValue> columns_of(const std::vector<QueuedTrial>& trials, const std::vector<i64>& turns) {
+  std::vector<i64> seeds, generations, incumbents;
+  std::vector<std::string> are_cold;
+  for (const QueuedTrial& trial : trials) {
+    seeds.push_back(static_cast<i64>(trial.seed)), generations.push_back(trial.generation);
+    are_cold.emplace_back(trial.is_cold ? "t" : "f"), incumbents.push_back(trial.incumbent);
+  }
+  return {array_of(trials, &QueuedTrial::workload),
+          array_of(trials, &QueuedTrial::target),
+          array_of(trials, &QueuedTrial::program),
+          array_of(trials, &QueuedTrial::trace),
+          array_of(trials, &QueuedTrial::task),
+          PostgresValue::numbers(seeds),
+          PostgresValue::numbers(generations),
+          array_of(are_cold),
+          PostgresValue::numbers(turns),
+          array_of(trials, &QueuedTrial::wanted),
+          PostgresValue::numbers(incumbents)};
+}
+
+}  // namespace
+
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
   const i64 step = microseconds_of(cost);
   return transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
-    std::vector<i64> ids;
-    std::map<std::string, i64> turns;  // the last one of the tuner, by target
+    std::map<TrialKey, i64> ids;
+    std::map<std::string, i64> last_turns;  // of the tuner, by target
+    std::vector<QueuedTrial> distinct;
+    std::vector<i64> turns;
     for (const QueuedTrial& trial : trials) {
-      auto [turn, is_first] = turns.try_emplace(trial.target);
+      auto [turn, is_first] = last_turns.try_emplace(trial.target);
       if (is_first) {
         auto last = number(connection_.run(queue_sql::kLastTurn, {tuner, trial.target}));
         if (!last) return last.failure();
         turn->second = *last;
       }
-      turn->second += step;
-      auto id = number(connection_.run(
-          queue_sql::kPut,
-          {tuner, trial.workload, trial.target, trial.program, trial.trace, trial.task, static_cast<i64>(trial.seed),
-           trial.generation, trial.is_cold, turn->second, trial.wanted, or_null(trial.incumbent)}));
-      if (!id) return id.failure();
-      ids.push_back(*id);
+      if (!ids.try_emplace(key_of(trial)).second) continue;
+      distinct.push_back(trial), turns.push_back(turn->second += step);
     }
+    std::vector<PostgresValue> values = columns_of(distinct, turns);
+    values.insert(values.begin(), tuner);
+    auto rows = connection_.run(queue_sql::kPut, values);
+    if (!rows) return rows.failure();
+    for (int i = 0; i < rows->size(); ++i) ids[key_of(distinct[i])] = (*rows)[i].integer(0);
     if (auto told = connection_.run(queue_sql::kNotifyMachines); !told) return told.failure();
-    return ids;
+    std::vector<i64> in_order;
+    for (const QueuedTrial& trial : trials) in_order.push_back(ids.at(key_of(trial)));
+    return in_order;
   });
 }
 
@@ -252,170 +277,6 @@ DatabaseResult<bool> TrialQueue::beat_tuner(i64 tuner) {
 }
 
 DatabaseStatus TrialQueue::remove_tuner(i64 tuner) { return done(run(queue_sql::kRemoveTuner, {tuner})); }
-
-// ---- machines
-
-DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
-  if (auto removed = run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
-  auto id = number(run(queue_sql::kAddMachine,
-                       {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName), machine.version,
-                        machine.targets, machine.memory_bytes, machine.clock_mhz, clean_text(machine.drivers, 4096)}));
-  if (!id) return id;
-  is_machine_ = true;
-  return id;
-}
-
-DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
-  auto rows = run(queue_sql::kWantedTargets);
-  if (!rows) return rows.failure();
-  std::vector<MeasuredTarget> targets;
-  for (int i = 0; i < rows->size(); ++i)
-    targets.push_back({.target = (*rows)[i].text(0), .host = "", .machine = "", .wanted = (*rows)[i].text(1)});
-  return targets;
-}
-
-DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
-  return done(run(queue_sql::kOffer,
-                  {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
-                   array_of(targets, &MeasuredTarget::machine), array_of(targets, &MeasuredTarget::wanted)}));
-}
-
-DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
-                                                           int most,
-                                                           const std::optional<std::vector<std::string>>& built) {
-  if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows = run(queue_sql::kLease,
-                  {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
-                   most, kLeaseSeconds, kOtherMachineSeconds, built ? array_of(*built) : PostgresValue(std::nullopt)});
-  if (!rows) return rows.failure();
-  if (!rows->empty() && is_listening_) {
-    if (auto done = connection_.unlisten(kTrialsChannel); !done) return done.failure();
-    is_listening_ = false;
-  }
-  std::vector<LeasedTrial> leased;
-  for (int i = 0; i < rows->size(); ++i) {
-    PostgresRow row = (*rows)[i];
-    leased.push_back({row.integer(0),
-                      row.integer(1),
-                      {.workload = row.text(2),
-                       .target = row.text(3),
-                       .program = row.text(4),
-                       .trace = row.text(5),
-                       .task = row.text(6),
-                       .seed = static_cast<u64>(row.integer(7)),
-                       .generation = row.integer(8),
-                       .is_cold = row.is_true(9),
-                       .wanted = row.text(10),
-                       .incumbent = row.integer(11)}});
-  }
-  std::ranges::sort(leased, {}, &LeasedTrial::id);
-  return leased;
-}
-
-namespace {
-
-// What ends a lease.
-struct Ending {
-  i64 record = 0;
-  std::string fault, message;
-  bool is_good = false;
-};
-
-}  // namespace
-
-// A role that may not ask is told that it is not: then the result counts as late or repeated.
-DatabaseResult<bool> TrialQueue::is_stored(const Unanswered& result) {
-  auto rows = run(postgres_sql::kIsStored, {result.record, result.digest});
-  if (rows) return (*rows)[0].is_true(0);
-  if (rows.failure().state == "42501") return false;
-  return rows.failure();
-}
-
-// `store` is called within the transaction, once the lease is known to be valid. It returns the Ending.
-template <class Store>
-DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, Store&& store) {
-  if (unanswered_.lease == trial.lease) {
-    auto stored = is_stored(unanswered_);
-    if (!stored) return stored.failure();
-    if (*stored) return Finished{Accepted::Yes, std::exchange(unanswered_, {}).record};
-  }
-  auto finished = transaction<Finished>([&]() -> DatabaseResult<Finished> {
-    auto rows = connection_.run(queue_sql::kLockTrial, {trial.id});
-    if (!rows) return rows.failure();
-    bool is_own = !rows->empty() && (*rows)[0].integer(2) == trial.lease;
-    bool is_valid = is_own && (*rows)[0].text(1) == "leased" && (*rows)[0].is_true(3);
-    bool is_repeated = is_own && (*rows)[0].text(1) == "done";
-    auto count = [&](int good, int failed, int faults) {
-      return connection_.run(queue_sql::kCountResult,
-                             {machine, good, failed, faults, i64{!is_valid && !is_repeated}, i64{is_repeated}});
-    };
-    if (!is_valid) {
-      if (auto counted = count(0, 0, 0); !counted) return counted.failure();
-      return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(4) : 0};
-    }
-    DatabaseResult<Ending> ending = store();
-    if (!ending) return ending.failure();
-    if (auto set = connection_.run(
-            queue_sql::kFinish, {trial.id, or_null(ending->record), or_null(ending->fault), or_null(ending->message)});
-        !set)
-      return set.failure();
-    bool is_fault = !ending->fault.empty();
-    if (auto counted = count(!is_fault && ending->is_good, !is_fault && !ending->is_good, is_fault); !counted)
-      return counted.failure();
-    if (auto told = connection_.run(queue_sql::kNotifyTuner, {(*rows)[0].integer(0)}); !told) return told.failure();
-    return Finished{Accepted::Yes, ending->record};
-  });
-  if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
-  return finished;
-}
-
-DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {
-  return finished(machine, trial, [&]() -> DatabaseResult<Ending> {
-    Record stored = record;
-    stored.error = clean_text(record.error, kLongestMessage);
-    stored.created = now_ms();
-    auto id = insert_record(connection_, stored);
-    if (!id) return id.failure();
-    if (record.is_trial() && !record.ok()) {
-      auto noted = connection_.run(queue_sql::kNoteFailure, {machine, clean_text(record.status, 64), stored.error});
-      if (!noted) return noted.failure();
-    }
-    unanswered_ = {trial.lease, *id, content_digest(stored)};
-    return Ending{.record = *id, .is_good = record.ok()};
-  });
-}
-
-DatabaseResult<Finished> TrialQueue::finish_known(i64 machine, const LeasedTrial& trial, i64 record) {
-  return finished(machine, trial,
-                  [&]() -> DatabaseResult<Ending> { return Ending{.record = record, .is_good = true}; });
-}
-
-DatabaseResult<i64> TrialQueue::known_result(const QueuedTrial& trial, const std::string& machine) {
-  return number(run(guard_sql::kKnownResult, {trial.workload, trial.target, trial.program, key_of_texts(machine)}));
-}
-
-DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
-                                                       const std::string& message) {
-  return finished(machine, trial, [&]() -> DatabaseResult<Ending> {
-    Ending ending{.fault = std::string(kind), .message = clean_text(message, kLongestMessage)};
-    auto noted = connection_.run(queue_sql::kNoteFault, {machine, ending.fault, clean_text(trial.trial.task, 1024),
-                                                         trial.trial.program, ending.message});
-    if (!noted) return noted.failure();
-    return ending;
-  });
-}
-
-DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
-
-DatabaseResult<std::optional<i64>> TrialQueue::beat_machine(i64 machine) {
-  if (auto prolonged = run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
-    return prolonged.failure();
-  auto rows = run(queue_sql::kBeatMachine, {machine});
-  if (!rows) return rows.failure();
-  return rows->empty() ? std::optional<i64>() : (*rows)[0].integer(0);
-}
-
-DatabaseStatus TrialQueue::leave(i64 machine) { return done(run(queue_sql::kLeave, {machine})); }
 
 // ---- both
 

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/base/rng.h"
 #include "runtime/fleet/machine_class.h"
 #include "runtime/store/postgres_connection.h"
 #include "runtime/store/postgres_schema.h"
@@ -198,8 +199,9 @@ class TrialQueue {
   PostgresConnection& connection() { return connection_; }
   // Fails where the address leads to another database now.
   DatabaseStatus reconnect();
-  // Waits until the queue has something new for this tuner or machine, or the time is over. Early on a signal.
-  // Early, too, when `other`, a file descriptor, can be read; -1 = there is none.
+  // Waits until the time is over, a machine also until there may be trials for it. Early on a signal. Early, too, when
+  // `other`, a file descriptor, can be read; -1 = there is none. Tuners look for results instead of being told of them:
+  // a server wakes all sessions that listen for each notification, also those of all idle machines.
   DatabaseStatus wait(std::chrono::milliseconds most, int other = -1);
 
   // ---- of tuners
@@ -249,8 +251,8 @@ class TrialQueue {
   DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
-  // At most `most` trials for these targets, oldest first. Ends leases that ran out. With `built` only trials that a
-  // builder has built, as one of these kinds (build_queue.h).
+  // At most `most` trials for these targets, by their turn. Ends leases that ran out where there are fewer. With
+  // `built` only trials that a builder has built, as one of these kinds (build_queue.h).
   DatabaseResult<std::vector<LeasedTrial>> lease(i64 machine, const std::vector<MeasuredTarget>& targets, int most,
                                                  const std::optional<std::vector<std::string>>& built = {});
   // The result of a lease, stored as a record in the same transaction.
@@ -290,12 +292,23 @@ class TrialQueue {
 
  private:
   TrialQueue(PostgresConnection connection, std::string identity)
-      : connection_(std::move(connection)), identity_(std::move(identity)) {}
-  template <class Store>
-  DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, Store&& store);
+      : connection_(std::move(connection)),
+        identity_(std::move(identity)),
+        backoff_(static_cast<u64>(connection_.session())) {}
+  // What ends a lease: a record that is stored, one that is known, or a fault.
+  struct Ending {
+    const Record* stored = nullptr;
+    i64 record = 0;
+    std::string fault = {}, message = {};
+  };
+  DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, const Ending& ending);
+  DatabaseResult<Finished> end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending);
+  DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
+  DatabaseStatus note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   DatabaseStatus add_calibrations(FleetStatus& status);
+  DatabaseResult<PostgresRows> run_in_turn(const char* statement, const std::vector<PostgresValue>& values);
   template <class T, class Body>
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });
@@ -312,6 +325,7 @@ class TrialQueue {
   bool is_listening_ = false;  // for trials
   std::string identity_;       // of the database
   Unanswered unanswered_;
+  Rng backoff_;
 };
 
 }  // namespace tw

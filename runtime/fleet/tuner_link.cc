@@ -12,13 +12,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Notifications wake a wait; where one is lost, it ends after so long.
-constexpr milliseconds kPoll(1000);
-// The first result wakes, and others may follow whose notification was left out because of it, some of them late since
-// commits take their time: so long after a result the queue is looked at again and again. Results of so short a time
-// are taken together.
-constexpr double kFollowSeconds = 0.3;
-constexpr milliseconds kAgain(25), kTogether(8);
+// Between two looks for results, and for a machine.
+constexpr milliseconds kBetweenLooks(25), kBetweenQuestions(200);
 constexpr double kLookSeconds = 1;   // between two looks at what else is in the queue
 constexpr double kIdleSeconds = 15;  // without a machine that takes a trial: that is said
 constexpr double kGraceSeconds = 3;  // for trials that are being measured when the run is stopped
@@ -82,7 +77,7 @@ std::optional<MeasuredTarget> TunerLink::machine_for(const std::string& target, 
       waiting.say(cat("no machine ", wanted.empty() ? "" : cat("that is `", wanted, "` "), "measures for `", target,
                       "` yet", kNoMachine)),
           is_said = true;
-    if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kPoll); })) break;
+    if (!queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kBetweenQuestions); })) break;
   }
   return std::nullopt;
 }
@@ -125,8 +120,6 @@ bool TunerLink::take_outcomes(const Waiting& waiting, const Ended& ended) {
   auto outcomes =
       queue_.call<std::vector<TrialOutcome>>(waiting, [&](TrialQueue& queue) { return queue.outcomes(id_); });
   if (!outcomes) return false;
-  collected_ = seconds_now();
-  if (!outcomes->empty()) found_ = collected_;
   std::vector<i64> ids;
   for (const TrialOutcome& outcome : *outcomes) {
     ids.push_back(outcome.trial);
@@ -145,11 +138,7 @@ bool TunerLink::take_outcomes(const Waiting& waiting, const Ended& ended) {
 }
 
 bool TunerLink::wait(const Waiting& waiting, int other) {
-  const double since = seconds_now() - collected_;
-  const auto early = kTogether - std::chrono::duration_cast<milliseconds>(std::chrono::duration<double>(since));
-  if (early > milliseconds(0)) std::this_thread::sleep_for(early);
-  const milliseconds most = seconds_now() - found_ < kFollowSeconds ? kAgain : kPoll;
-  return queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(most, other); }).has_value();
+  return queue_.call<Done>(waiting, [&](TrialQueue& queue) { return queue.wait(kBetweenLooks, other); }).has_value();
 }
 
 std::optional<std::vector<Record>> TunerLink::records(const std::vector<i64>& ids, const Waiting& waiting) {

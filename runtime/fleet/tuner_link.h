@@ -39,8 +39,7 @@ class TunerLink {
   // Tells of those that have ended since the last call. Puts what the database has forgotten in again, and says where
   // nobody measures. False: there is an error.
   bool collect(const Waiting& waiting, const Ended& ended);
-  // Waits until there may be something to collect, a second at most; early when `other`, a file descriptor, can be
-  // read.
+  // Waits until it is time to look for results again; until `other`, a file descriptor, can be read at the latest.
   bool wait(const Waiting& waiting, int other = -1);
   // Takes back what is in flight: tells of what machines end within a few seconds, and forgets the rest.
   void withdraw(const Waiting& waiting, const Ended& ended);
@@ -84,9 +83,9 @@ class TunerLink {
   i64 next_ = 0;                  // number
   i64 faults_ = 0;
   i64 machines_ = 1;
-  double rate_ = 0, busy_ = 0;                     // trials a second, and machines that measure for this tuner, of late
-  i64 ended_ = 0;                                  // since the queue was looked at
-  double looked_ = 0, collected_ = 0, found_ = 0;  // when the queue was looked at, asked for results, and had some
+  double rate_ = 0, busy_ = 0;  // trials a second, and machines that measure for this tuner, of late
+  i64 ended_ = 0;               // since the queue was looked at
+  double looked_ = 0;           // when the queue was looked at
   double idle_since_ = 0;
   bool is_idle_said_ = false;
   std::unique_ptr<Heartbeat> heartbeat_;

@@ -149,9 +149,9 @@ i64 PostgresRows::changed() const {
 
 void PostgresConnection::Finish::operator()(pg_conn* connection) const { pq().finish(connection); }
 
-DatabaseResult<PostgresConnection> PostgresConnection::open(const std::string& address) {
+DatabaseResult<PostgresConnection> PostgresConnection::open(const std::string& address, const std::string& settings) {
   if (std::string problem = check_address(address); !problem.empty()) return DatabaseError{problem};
-  PostgresConnection opened(address);
+  PostgresConnection opened(address, settings);
   if (auto done = opened.connect(); !done) return done.failure();
   return opened;
 }
@@ -179,6 +179,9 @@ DatabaseStatus PostgresConnection::connect() {
   }
   auto begun = run_script(kSession);
   if (!begun) return begun.failure();
+  if (!settings_.empty()) {
+    if (auto set = script(settings_); !set) return set;
+  }
   if (auto ended = end_session(); !ended) return ended;
   if (!begun->empty()) process_ = (*begun)[0].integer(0), beginning_ = (*begun)[0].text(1);
   for (const std::string& channel : channels_) {

@@ -85,13 +85,14 @@ struct PostgresNotification {
 class PostgresConnection {
  public:
   // `address` as check_address() accepts it. Waits for the server for at most the address's connect_timeout, 10 seconds
-  // if it has none.
-  static DatabaseResult<PostgresConnection> open(const std::string& address);
+  // if it has none. `settings`: statements that every session of this connection begins with.
+  static DatabaseResult<PostgresConnection> open(const std::string& address, const std::string& settings = "");
   PostgresConnection(PostgresConnection&&) noexcept = default;
   PostgresConnection& operator=(PostgresConnection&&) noexcept = default;
 
   const std::string& address() const { return address_; }
-  std::string role() const;  // that the server knows this session by
+  std::string role() const;                 // that the server knows this session by
+  i64 session() const { return process_; }  // the server's process
   // False once a call has found the connection lost.
   bool is_connected() const;
   // A new session with the same address, which listens to the same channels. What a transaction had done is gone. The
@@ -142,7 +143,8 @@ class PostgresConnection {
   struct Finish {
     void operator()(pg_conn* connection) const;
   };
-  explicit PostgresConnection(std::string address) : address_(std::move(address)) {}
+  PostgresConnection(std::string address, std::string settings)
+      : address_(std::move(address)), settings_(std::move(settings)) {}
   DatabaseStatus connect();
   DatabaseStatus end_session();
   DatabaseStatus begin();
@@ -155,7 +157,7 @@ class PostgresConnection {
   DatabaseError failed(const pg_result* result) const;
   DatabaseError lost() const;
 
-  std::string address_;
+  std::string address_, settings_;
   std::unique_ptr<pg_conn, Finish> connection_;
   std::vector<std::string> channels_;
   std::unordered_map<std::string, std::string> prepared_;  // statements of this session; "" = it was run once

@@ -74,34 +74,45 @@ bool read_postgres_row(const PostgresRow& stored, Row& row) {
   return stored.text(1) == content_digest(row);
 }
 
-// Inserts one row and gives its id. `more`: columns that the field list does not have. `gate` is a common table
-// expression that comes first; `tail` follows the values.
+// A statement with the values that are bound to it.
+struct BoundStatement {
+  std::string text;
+  std::vector<PostgresValue> values;
+};
+
+// "INSERT INTO tracewright.TABLE (...) SELECT ... FROM gate RETURNING id". `more`: columns that the field list does not
+// have. The values come behind `first` others. `tail` follows the values in the statement.
 template <class Row>
-DatabaseResult<i64> insert_postgres_row(PostgresConnection& connection, const Row& row,
-                                        const std::vector<std::pair<std::string, i64>>& more = {},
-                                        const std::string& gate = "SELECT 1", const std::string& tail = "") {
+BoundStatement postgres_insert(const Row& row, const std::vector<std::pair<std::string, i64>>& more = {}, int first = 0,
+                               const std::string& tail = "") {
   PostgresBinder binder;
   std::vector<std::string> names = {"digest"}, places;
   binder.add(content_digest(row), "text");
   for (const auto& [name, value] : more) names.push_back(name), binder.add(value, "bigint");
   for (const std::string& name : columns_of<Row>()) names.push_back(name);
   Row::fields(row, binder);
-  for (std::size_t i = 0; i < binder.types.size(); ++i) places.push_back(cat("$", i + 1, "::", binder.types[i]));
-  auto rows =
-      connection.run(cat("WITH gate AS MATERIALIZED (", gate, ") INSERT INTO tracewright.", Row::table, " (",
-                         join(names, ", "), ") SELECT ", join(places, ", "), " FROM gate", tail, " RETURNING id"),
-                     binder.values);
+  for (std::size_t i = 0; i < binder.types.size(); ++i)
+    places.push_back(cat("$", first + i + 1, "::", binder.types[i]));
+  return {cat("INSERT INTO tracewright.", Row::table, " (", join(names, ", "), ") SELECT ", join(places, ", "),
+              " FROM gate", tail, " RETURNING id"),
+          std::move(binder.values)};
+}
+
+// Runs an insertion and gives the id; 0 = nothing was inserted. `gate` is a common table expression that comes first.
+inline DatabaseResult<i64> run_insert(PostgresConnection& connection, const BoundStatement& insert,
+                                      const std::string& gate = "SELECT 1") {
+  auto rows = connection.run(cat("WITH gate AS MATERIALIZED (", gate, ") ", insert.text), insert.values);
   if (!rows) return rows.failure();
   return rows->empty() ? i64{0} : (*rows)[0].integer(0);
 }
 
-// Stores a record, whose fields the caller has checked and cleaned (Database::add_record), as one statement: a
-// transaction of its own, or a part of the one at hand. Gives its id.
-inline DatabaseResult<i64> insert_record(PostgresConnection& connection, const Record& record) {
-  return insert_postgres_row(connection, record,
-                             {{"task_key", key_of_texts(record.workload, record.target)},
-                              {"machine_key", key_of_texts(machine_of(record.host))}},
-                             postgres_sql::kWriterGate);
+// A record, whose fields the caller has checked and cleaned (Database::add_record). Its gate is
+// postgres_sql::kWriterGate.
+inline BoundStatement postgres_insert_record(const Record& record, int first = 0) {
+  return postgres_insert(record,
+                         {{"task_key", key_of_texts(record.workload, record.target)},
+                          {"machine_key", key_of_texts(machine_of(record.host))}},
+                         first);
 }
 
 }  // namespace tw

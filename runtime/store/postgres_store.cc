@@ -198,7 +198,7 @@ DatabaseStatus PostgresStore::add_workload(const std::string& hash, const std::s
       for (int row = 0; row < found->size(); ++row) {
         if (good<WorkloadText>((*found)[row])) return Done{};  // another tuner was faster
       }
-      auto id = insert_postgres_row(connection_, WorkloadText{0, hash, text});
+      auto id = run_insert(connection_, postgres_insert(WorkloadText{0, hash, text}));
       if (!id) return id.failure();
       return Done{};
     });
@@ -212,7 +212,7 @@ DatabaseResult<std::vector<WorkloadText>> PostgresStore::workloads(const std::st
 DatabaseResult<i64> PostgresStore::add_records(std::vector<Record> records) {
   return insert_once(Record::table, [&](Inserted& rows) -> DatabaseStatus {
     for (const Record& record : records) {
-      auto id = insert_record(connection_, record);
+      auto id = run_insert(connection_, postgres_insert_record(record), sql::kWriterGate);
       if (!id) return id.failure();
       rows.emplace_back(*id, content_digest(record));
     }
@@ -338,7 +338,7 @@ DatabaseResult<i64> PostgresStore::remove_host(const std::string& host) {
 // ----------------------------------------------------------------------------------------------
 
 DatabaseStatus PostgresStore::save_model(const StoredModel& model) {
-  auto id = lasting([&] { return insert_postgres_row(connection_, model, {}, "SELECT 1", sql::kReplaceModel); });
+  auto id = lasting([&] { return run_insert(connection_, postgres_insert(model, {}, 0, sql::kReplaceModel)); });
   if (!id) return id.failure();
   return Done{};
 }
@@ -349,7 +349,7 @@ DatabaseResult<std::vector<StoredModel>> PostgresStore::models(const std::string
 
 DatabaseResult<i64> PostgresStore::add_run(const StoredRun& run) {
   return insert_once(StoredRun::table, [&](Inserted& rows) -> DatabaseStatus {
-    auto id = insert_postgres_row(connection_, run);
+    auto id = run_insert(connection_, postgres_insert(run));
     if (!id) return id.failure();
     rows.emplace_back(*id, content_digest(run));
     return Done{};

@@ -15,11 +15,24 @@ namespace {
 constexpr int kLeased = 4;  // trials of one lease at most: one is compiled while another is measured
 // All trials of a lease end within kLongestLeaseSeconds. Where they take long, a machine leases fewer.
 constexpr double kShareOfLease = 0.25;
-constexpr std::chrono::milliseconds kPoll(1000);  // notifications wake a wait; where one is lost, it ends after so long
-constexpr double kOpenBytes = 2.0 * (1 << 30);    // of the tasks that are open at once; one alone may have more
+// Notifications wake a wait. Where one is lost it ends after a second, and later each time that there is nothing.
+constexpr std::chrono::milliseconds kPoll(1000), kLongestPoll(2000);
+constexpr double kOpenBytes = 2.0 * (1 << 30);  // of the tasks that are open at once; one alone may have more
 
-bool is_same_task(const QueuedTrial& a, const QueuedTrial& b) {
-  return a.workload == b.workload && a.target == b.target && a.is_cold == b.is_cold && a.seed == b.seed;
+// Trials of one task, from the first one on.
+std::span<const LeasedTrial> first_group(std::span<const LeasedTrial> trials) {
+  const QueuedTrial& first = trials[0].trial;
+  auto is_other = [&](const LeasedTrial& leased) {
+    const QueuedTrial& trial = leased.trial;
+    return trial.workload != first.workload || trial.target != first.target || trial.is_cold != first.is_cold ||
+           trial.seed != first.seed;
+  };
+  return {trials.begin(), std::ranges::find_if(trials, is_other)};
+}
+
+// Kernels with several threads take the cores that compiling needs.
+bool needs_all_cores(const FleetTask& task) {
+  return task.target.threads > 1 || task.target.kind == TargetKind::OpenCl;
 }
 
 }  // namespace
@@ -39,20 +52,25 @@ bool MeasuringMachine::fail(const std::string& why) {
 
 MachineReport MeasuringMachine::run() {
   if (!open()) return report_;
+  std::chrono::milliseconds poll = kPoll;
   while (!waiting_.must_stop() && report_.error.empty()) {
-    std::optional<std::vector<LeasedTrial>> trials = lease();
-    if (!trials) break;
-    options_.metrics->add_leased(std::ssize(*trials));
-    if (trials->empty())
-      queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
-    else if (double begin = seconds_now(); !measure_all(*trials))
-      break;
-    else
-      trial_seconds_ = (seconds_now() - begin) / static_cast<double>(trials->size());
+    std::optional<Lease> lease = next_lease();
+    if (!lease) break;
+    if (lease->trials.empty()) {
+      queue_->call<Done>(waiting_, [&](TrialQueue& queue) { return queue.wait(poll); });
+      poll = std::min(2 * poll, kLongestPoll);
+      continue;
+    }
+    poll = kPoll;
+    const double begin = seconds_now();
+    if (!measure_all(*lease)) break;
+    trial_seconds_ = (seconds_now() - begin) / static_cast<double>(lease->trials.size());
   }
   if (!queue_->error().empty()) fail(queue_->error());
-  heartbeat_.reset();
   Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
+  write_result(no_longer);
+  ahead_.reset();
+  heartbeat_.reset();
   auto back = queue_->call<i64>(no_longer, [&](TrialQueue& queue) { return queue.give_back(id_); });
   report_.given_back += back.value_or(0);
   options_.metrics->add_given_back(back.value_or(0));
@@ -106,25 +124,39 @@ bool MeasuringMachine::add_class(const std::string& host, const Target& target) 
   return true;
 }
 
-// The targets that are wanted and that this machine measures for now. nullopt: it ends.
-std::optional<std::vector<MeasuredTarget>> MeasuringMachine::own_targets() {
-  using Targets = std::vector<MeasuredTarget>;
-  auto wanted = queue_->call<Targets>(waiting_, [](TrialQueue& queue) { return queue.wanted_targets(); });
-  if (!wanted) return std::nullopt;
-  for (const MeasuredTarget& target : *wanted) {
+std::optional<std::vector<MeasuredTarget>> MeasuringMachine::wanted_targets() {
+  return queue_->call<std::vector<MeasuredTarget>>(waiting_, [](TrialQueue& queue) { return queue.wanted_targets(); });
+}
+
+// Is there one that this machine has not been calibrated for?
+bool MeasuringMachine::has_new_target(const std::vector<MeasuredTarget>& wanted) {
+  return std::ranges::any_of(wanted, [&](const MeasuredTarget& target) {
+    const auto& measured = targets_.of(target.target);
+    return measured && !classes_.knows(measured->host);
+  });
+}
+
+// Calibrates where that is due. False: the machine ends.
+bool MeasuringMachine::keep_up(const std::vector<MeasuredTarget>& wanted) {
+  for (const MeasuredTarget& target : wanted) {
     const auto& measured = targets_.of(target.target);
     if (!measured || classes_.knows(measured->host)) continue;
     Source source{"target", target.target};
     Diagnostics ignored(source);
-    if (!add_class(measured->host, *parse_target(target.target, 0, ignored))) return std::nullopt;
+    if (!add_class(measured->host, *parse_target(target.target, 0, ignored))) return false;
   }
-  if (!classes_.keep_up(*queue_, id_)) return std::nullopt;
+  if (!classes_.keep_up(*queue_, id_)) return false;
   if (class_changes_ != classes_.changes()) {
     while (!tasks_.empty()) close_first();
     class_changes_ = classes_.changes();
   }
-  Targets own;
-  for (const MeasuredTarget& target : *wanted) {
+  return true;
+}
+
+// Those that this machine measures for now.
+std::vector<MeasuredTarget> MeasuringMachine::own_targets(const std::vector<MeasuredTarget>& wanted) {
+  std::vector<MeasuredTarget> own;
+  for (const MeasuredTarget& target : wanted) {
     if (std::optional<MeasuredTarget> one = own_target(target)) own.push_back(std::move(*one));
   }
   return own;
@@ -149,12 +181,15 @@ DatabaseStatus MeasuringMachine::reopen_database() {
   return Done{};
 }
 
-std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
+// nullopt: the machine ends.
+std::optional<MeasuringMachine::Lease> MeasuringMachine::next_lease() {
   using Trials = std::vector<LeasedTrial>;
-  if (is_unknown_ && !announce()) return std::nullopt;
-  std::optional<std::vector<MeasuredTarget>> own = own_targets();
-  if (!own) return std::nullopt;
-  return queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
+  if (ahead_) return std::exchange(ahead_, std::nullopt);
+  if (!write_result(waiting_) || (is_unknown_ && !announce())) return std::nullopt;
+  std::optional<std::vector<MeasuredTarget>> wanted = wanted_targets();
+  if (!wanted || !keep_up(*wanted)) return std::nullopt;
+  const std::vector<MeasuredTarget> own = own_targets(*wanted);
+  auto trials = queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
     if (reconnections_ != queue_->reconnections()) {
       // What was leased when the connection was lost may not be known here.
       auto back = queue.give_back(id_);
@@ -162,9 +197,36 @@ std::optional<std::vector<LeasedTrial>> MeasuringMachine::lease() {
       options_.metrics->add_given_back(*back);
       if (auto opened = reopen_database(); !opened) return opened.failure();
     }
-    if (own->empty()) return Trials();
-    return options_.kernels->lease(queue, id_, *own, lease_size());
+    if (own.empty()) return Trials();
+    return options_.kernels->lease(queue, id_, own, lease_size());
   });
+  if (!trials) return std::nullopt;
+  options_.metrics->add_leased(std::ssize(*trials));
+  return Lease{std::move(*trials), nullptr};
+}
+
+// The next lease, while the last trial of the one at hand is measured, so that its first kernel is there in time. Where
+// there is more to do than to lease, next_lease() does it. False: the machine ends.
+bool MeasuringMachine::lease_ahead() {
+  using Trials = std::vector<LeasedTrial>;
+  auto is_connected = [&] { return reconnections_ == queue_->reconnections(); };
+  if (waiting_.must_stop() || is_unknown_ || classes_.is_due() || !is_connected()) return true;
+  std::optional<std::vector<MeasuredTarget>> wanted = wanted_targets();
+  if (!wanted) return false;
+  const std::vector<MeasuredTarget> own = own_targets(*wanted);
+  if (own.empty() || has_new_target(*wanted)) return true;
+  auto trials = queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
+    if (!is_connected()) return Trials();
+    return options_.kernels->lease(queue, id_, own, lease_size());
+  });
+  if (!trials) return false;
+  options_.metrics->add_leased(std::ssize(*trials));
+  if (trials->empty()) return true;
+  ahead_.emplace(std::move(*trials), nullptr);
+  const std::span<const LeasedTrial> first = first_group(ahead_->trials);
+  auto task = std::ranges::find_if(tasks_, [&](const auto& open) { return open->is_of(first[0].trial); });
+  if (task != tasks_.end() && !needs_all_cores(**task)) ahead_->builds = begin_builds(**task, first);
+  return true;
 }
 
 int MeasuringMachine::lease_size() const {
@@ -174,19 +236,19 @@ int MeasuringMachine::lease_size() const {
 
 // ---- trials
 
-bool MeasuringMachine::measure_all(const std::vector<LeasedTrial>& trials) {
-  std::span<const LeasedTrial> left = trials;
+bool MeasuringMachine::measure_all(Lease& lease) {
+  std::span<const LeasedTrial> left = lease.trials;
   while (!left.empty()) {
-    std::size_t count = 1;
-    while (count < left.size() && is_same_task(left[count].trial, left[0].trial)) ++count;
-    if (!measure_group(left.first(count))) return false;
-    left = left.subspan(count);
+    const std::span<const LeasedTrial> group = first_group(left);
+    left = left.subspan(group.size());
+    if (!measure_group(group, std::exchange(lease.builds, nullptr), /*is_last=*/left.empty())) return false;
   }
   return true;
 }
 
 // Trials of one task. False: the machine ends, or what is left goes back.
-bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
+bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials, std::unique_ptr<Builds> builds,
+                                     bool is_last) {
   TrialFault fault;
   FleetTask* task = open_task(trials[0].trial, fault);
   if (!task && fault.kind.empty()) return !fault.message.empty() && open_database_again(fault.message);
@@ -199,11 +261,13 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials) {
   if (*told) options_.kernels->take_incumbent(*task, **told);
   failures_ = 0;
   if (!task->may_read && !ask_for_results(*task, trials)) return false;
-  std::unique_ptr<Builds> builds = begin_builds(*task, trials);
-  // Kernels with several threads take the cores that compiling needs.
-  if (task->target.threads > 1 || task->target.kind == TargetKind::OpenCl) builds->finish(waiting_.must_stop);
+  if (!builds) builds = begin_builds(*task, trials);
+  if (needs_all_cores(*task)) builds->finish(waiting_.must_stop);
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i))) return false;
+    // No result waits for the compiler.
+    if (!builds->is_there(i) && !write_result(waiting_)) return false;
+    const bool is_last_of_all = is_last && i + 1 == trials.size();
+    if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i), is_last_of_all)) return false;
   }
   return true;
 }
@@ -244,56 +308,64 @@ std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const F
 }
 
 // False: the machine ends, or what is left goes back.
-bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made) {
+bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made, bool is_last) {
   const QueuedTrial& trial = leased.trial;
   trial_began_ = seconds_now();
   std::optional<Hash128> program = parse_hash(trial.program);
   if (!program) return end_with_fault(leased, {fault::kRefused, "the program's hash is none"});
+  // What is known of the task must be complete where it matters for this trial.
+  bool is_of_unwritten = unwritten_ && (unwritten_->task != &task || unwritten_->record.program == trial.program ||
+                                        unwritten_->object == made.object);
+  if (is_of_unwritten && !write_result(waiting_)) return false;
   if (auto known = task.programs.find(*program); known != task.programs.end()) {
     auto finished = queue_->call<Finished>(
         waiting_, [&](TrialQueue& queue) { return queue.finish_known(id_, leased, known->second); });
-    return count(finished, &MachineCounts::good, MachineMetrics::kKnown);
+    return count(finished, &MachineCounts::good, MachineMetrics::kKnown, seconds_now() - trial_began_);
   }
   if (!made.fault.kind.empty()) return end_with_fault(leased, made.fault);
-  Record record{.workload = trial.workload, .target = trial.target, .seed = trial.seed};
+  Unwritten result{.leased = leased, .task = &task};
+  Record& record = result.record;
+  record.workload = trial.workload, record.target = trial.target, record.seed = trial.seed;
   record.generation = trial.generation, record.task = trial.task, record.program = trial.program;
   record.version = TW_VERSION, record.host = task.host, record.trace = trial.trace;
   if (!made.built.kernel) {
     set_result(record, {.status = MeasureStatus::BuildError, .message = made.built.problem});
-    return end_with_record(leased, task, record);
+    return end_with_record(result, waiting_);
   }
   record.object = to_hex(made.object);
   if (auto same = task.objects.find(made.object); same != task.objects.end()) {
     set_same_code(record, same->second);
-    return end_with_record(leased, task, record);
+    return end_with_record(result, waiting_);
   }
-  return measure_kernel(leased, task, std::move(record), std::move(*made.built.kernel), made.object);
+  result.object = made.object;
+  return measure_kernel(leased, task, std::move(result), std::move(*made.built.kernel), is_last);
 }
 
-bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel,
-                                      const Hash128& object) {
-  bool is_baseline = leased.trial.trace.empty();
-  MeasuredTask measured{.worker_task = task.worker_task,
-                        .points = task.points,
-                        .target = task.target,
-                        .timing = task.is_cold ? Timing::Cold : Timing::Warm,
-                        .incumbent = task.incumbent.code.empty() ? nullptr : &task.incumbent,
-                        .incumbent_seconds = task.incumbent.code.empty() ? 0 : task.incumbent_seconds,
-                        .least_flops = task.least_flops,
-                        .best_seconds = task.best};
+bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task, Unwritten measured, Kernel kernel,
+                                      bool is_last) {
+  const bool is_baseline = leased.trial.trace.empty();
+  MeasuredTask options{.worker_task = task.worker_task,
+                       .points = task.points,
+                       .target = task.target,
+                       .timing = task.is_cold ? Timing::Cold : Timing::Warm,
+                       .incumbent = task.incumbent.code.empty() ? nullptr : &task.incumbent,
+                       .incumbent_seconds = task.incumbent.code.empty() ? 0 : task.incumbent_seconds,
+                       .least_flops = task.least_flops,
+                       .best_seconds = task.best};
   classes_.note_trials(1);
-  MeasureResult result = measure_trial(*task.measurer, measured, kernel, is_baseline, profile_);
-  if (result.was_stopped) return false;
+  bool goes_on = true;
+  task.measurer->do_meanwhile([&] { goes_on = write_result(waiting_) && (!is_last || lease_ahead()); });
+  MeasureResult result = measure_trial(*task.measurer, options, kernel, is_baseline, profile_);
+  if (result.was_stopped || !goes_on) return false;
   if (result.status == MeasureStatus::WorkerLost && !result.was_tried)
     return fail(cat("kernels cannot be measured any more: ", result.message));
-  set_result(record, result);
-  i64 before = task.last_own;
-  if (!end_with_record(leased, task, record)) return false;
-  if (task.last_own == before) return true;  // it was not accepted
-  if (result.status != MeasureStatus::WorkerLost) task.objects.emplace(object, task.last_own);
-  if (!record.ok()) return true;
+  if (result.status == MeasureStatus::WorkerLost) measured.object.reset();
+  set_result(measured.record, result);
+  measured.seconds = seconds_now() - trial_began_;
+  unwritten_ = std::move(measured);
+  if (!unwritten_->record.ok()) return true;
   // As the database keeps it: else reading it there would look like a better one.
-  double seconds = from_picoseconds(to_picoseconds(record.seconds));
+  double seconds = from_picoseconds(to_picoseconds(unwritten_->record.seconds));
   task.best = std::min(task.best, seconds);
   if (is_baseline || seconds >= task.incumbent_seconds) return true;
   task.incumbent_seconds = seconds;
@@ -301,26 +373,37 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
   return true;
 }
 
+// The result that waits, if there is one. False: the machine ends.
+bool MeasuringMachine::write_result(const Waiting& waiting) {
+  if (!unwritten_) return true;
+  if (!end_with_record(*unwritten_, waiting)) return false;
+  unwritten_.reset();
+  return true;
+}
+
 bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFault& fault) {
   auto finished = queue_->call<Finished>(
       waiting_, [&](TrialQueue& queue) { return queue.finish_with_fault(id_, leased, fault.kind, fault.message); });
-  return count(finished, &MachineCounts::faults, fault.kind);
+  return count(finished, &MachineCounts::faults, fault.kind, 0);
 }
 
-bool MeasuringMachine::end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record) {
+bool MeasuringMachine::end_with_record(const Unwritten& result, const Waiting& waiting) {
+  const Record& record = result.record;
   auto finished =
-      queue_->call<Finished>(waiting_, [&](TrialQueue& queue) { return queue.finish(id_, leased, record); });
+      queue_->call<Finished>(waiting, [&](TrialQueue& queue) { return queue.finish(id_, result.leased, record); });
   if (finished && finished->record != 0) {  // it may have been given before, too
-    task.last_own = finished->record;
-    if (std::optional<Hash128> program = parse_hash(record.program)) task.programs.emplace(*program, finished->record);
+    result.task->last_own = finished->record;
+    if (std::optional<Hash128> program = parse_hash(record.program))
+      result.task->programs.emplace(*program, finished->record);
+    if (result.object) result.task->objects.emplace(*result.object, finished->record);
   }
   return count(finished, record.ok() || !record.is_trial() ? &MachineCounts::good : &MachineCounts::failed,
-               record.status);
+               record.status, result.seconds);
 }
 
 // `result`: the status of the record, or the kind of the fault.
 bool MeasuringMachine::count(const std::optional<Finished>& finished, i64 MachineCounts::* kind,
-                             std::string_view result) {
+                             std::string_view result, double seconds) {
   if (!finished) return false;
   MachineCounts& counts = report_.counts;
   ++(finished->accepted == Accepted::Yes    ? counts.*kind
@@ -331,7 +414,7 @@ bool MeasuringMachine::count(const std::optional<Finished>& finished, i64 Machin
   else if (kind == &MachineCounts::faults)
     options_.metrics->add_fault(result);
   else
-    options_.metrics->add_trial(result, seconds_now() - trial_began_);
+    options_.metrics->add_trial(result, seconds);
   return true;
 }
 
@@ -344,6 +427,7 @@ FleetTask* MeasuringMachine::open_task(const QueuedTrial& trial, TrialFault& fau
     std::rotate(found, found + 1, tasks_.end());
     return tasks_.back().get();
   }
+  if (!write_result(waiting_)) return nullptr;  // tasks may be closed
   std::optional<MeasuredTarget> target = own_target({trial.target, "", "", trial.wanted});
   if (!target || !is_hash(trial.workload)) {
     fault = {fault::kRefused, "the target or the workload's hash is none that is measured here"};

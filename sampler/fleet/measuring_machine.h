@@ -51,6 +51,19 @@ class MeasuringMachine {
 
  private:
   using Builds = BuildsAhead<BuiltFleetTrial>;
+  // Trials that are leased together. Kernels of those of the first task may be on their way.
+  struct Lease {
+    std::vector<LeasedTrial> trials;
+    std::unique_ptr<Builds> builds;
+  };
+  // A trial that was measured. Its result is written while the next one is measured.
+  struct Unwritten {
+    LeasedTrial leased;
+    FleetTask* task = nullptr;
+    Record record;
+    std::optional<Hash128> object;  // of a kernel that was measured
+    double seconds = 0;             // that the trial took
+  };
   struct OpenWorker {
     std::string program;
     int device = -1;
@@ -61,20 +74,26 @@ class MeasuringMachine {
   bool announce();
   DatabaseStatus reopen_database();
   bool add_class(const std::string& host, const Target& target);
-  std::optional<std::vector<MeasuredTarget>> own_targets();
+  bool has_new_target(const std::vector<MeasuredTarget>& wanted);
+  bool keep_up(const std::vector<MeasuredTarget>& wanted);
+  std::vector<MeasuredTarget> own_targets(const std::vector<MeasuredTarget>& wanted);
   std::optional<MeasuredTarget> own_target(const MeasuredTarget& wanted);
-  std::optional<std::vector<LeasedTrial>> lease();
+  std::optional<std::vector<MeasuredTarget>> wanted_targets();
+  std::optional<Lease> next_lease();
+  bool lease_ahead();
   int lease_size() const;
-  bool measure_all(const std::vector<LeasedTrial>& trials);
-  bool measure_group(std::span<const LeasedTrial> trials);
+  bool measure_all(Lease& lease);
+  bool measure_group(std::span<const LeasedTrial> trials, std::unique_ptr<Builds> builds, bool is_last);
   bool ask_for_results(FleetTask& task, std::span<const LeasedTrial> trials);
   bool open_database_again(const std::string& why);
   std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
-  bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made);
-  bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Record record, Kernel kernel, const Hash128& object);
+  bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made, bool is_last);
+  bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Unwritten result, Kernel kernel, bool is_last);
+  bool write_result(const Waiting& waiting);
   bool end_with_fault(const LeasedTrial& leased, const TrialFault& fault);
-  bool end_with_record(const LeasedTrial& leased, FleetTask& task, const Record& record);
-  bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind, std::string_view result);
+  bool end_with_record(const Unwritten& result, const Waiting& waiting);
+  bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind, std::string_view result,
+             double seconds);
   FleetTask* open_task(const QueuedTrial& trial, TrialFault& fault);
   bool begin_task(FleetTask& task, TrialFault& fault);
   Measurer* worker_for(const Target& target);
@@ -97,6 +116,8 @@ class MeasuringMachine {
   double trial_seconds_ = 0;              // of the trials of the last lease, on average
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
+  std::optional<Unwritten> unwritten_;
+  std::optional<Lease> ahead_;  // leased while the last trial before it was measured
   OwnClasses classes_;
   i64 class_changes_ = 0;  // OwnClasses::changes() that the open tasks know
   TuneProfile profile_;

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/store/record.h"
@@ -79,16 +81,22 @@ bool OwnClasses::tell(LastingQueue& queue, i64 machine) {
   return true;
 }
 
+bool OwnClasses::is_due(const Own& own) const {
+  if (!own.calibrate) return false;
+  const bool is_waiting = own.is.number == 0 || own.is.is_aside;
+  return is_waiting ? seconds_now() - own.at >= aside_seconds_ : every_ > 0 && trials_ - own.at_trial >= every_;
+}
+
+bool OwnClasses::is_due() const {
+  return std::ranges::any_of(own_, [&](const auto& one) { return is_due(one.second) || is_untold(one.second); });
+}
+
 bool OwnClasses::keep_up(LastingQueue& queue, i64 machine) {
   for (auto& [host, own] : own_) {
     if (waiting_.must_stop()) return false;
-    if (!own.calibrate) continue;
-    bool has_class = own.is.number != 0, is_waiting = !has_class || own.is.is_aside;
-    bool is_due =
-        is_waiting ? seconds_now() - own.at >= aside_seconds_ : every_ > 0 && trials_ - own.at_trial >= every_;
-    bool is_untold = !has_class && !own.times.empty();
+    const bool is_due = this->is_due(own);
     if (is_due && !measure(host, own)) continue;
-    if ((is_due || is_untold) && !classify(host, own, queue, machine)) return false;
+    if ((is_due || is_untold(own)) && !classify(host, own, queue, machine)) return false;
   }
   return true;
 }

@@ -31,6 +31,8 @@ class OwnClasses {
   bool tell(LastingQueue& queue, i64 machine);
   // Calibrates again where that is due. The same.
   bool keep_up(LastingQueue& queue, i64 machine);
+  // Has keep_up() something to do?
+  bool is_due() const;
   void note_trials(i64 count) { trials_ += count; }
 
   // Null: it could not be calibrated, and nothing is measured there.
@@ -48,6 +50,8 @@ class OwnClasses {
     i64 at_trial = 0;
     double at = 0;
   };
+  bool is_due(const Own& own) const;
+  static bool is_untold(const Own& own) { return own.is.number == 0 && !own.times.empty(); }
   bool measure(const std::string& host, Own& own);
   bool classify(const std::string& host, Own& own, LastingQueue& queue, i64 machine);
   void take(const std::string& host, Own& own, const Classified& found);

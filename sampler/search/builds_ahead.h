@@ -57,6 +57,11 @@ class BuildsAhead {
       changed_.wait_for(lock, std::chrono::milliseconds(20));
   }
 
+  // Is it done and not taken yet?
+  bool is_there(std::size_t item) {
+    std::lock_guard lock(mutex_);
+    return results_[item].has_value();
+  }
   // The result of one piece; waits for it. Each may be taken once.
   T take(std::size_t item) {
     if (threads_.empty()) return build_(item, 0);

@@ -79,6 +79,29 @@ TEST_F(FleetSearch, WithOneMachineTheCandidatesAreThoseOfToday) {
   EXPECT_TRUE(status().tuners.empty()) << "a tuner that has ended leaves nothing";
 }
 
+// While a trial is measured, the result before it is in the database, and the next trials are leased.
+TEST_F(FleetSearch, AMachineDoesAllElseWhileItMeasures) {
+  auto connection = PostgresConnection::open(address_);
+  ASSERT_TRUE(connection) << connection.error();
+  i64 measured = 0, unwritten = 0, without_next = 0;
+  Lent machine(address_, [&](const Kernel& kernel, const MeasureOptions&) {
+    auto rows = connection->run(
+        "SELECT (SELECT count(*) FROM tracewright.records), count(*) FILTER (WHERE state = 'leased'), "
+        "count(*) FILTER (WHERE state = 'queued') FROM tracewright_fleet.trials");
+    EXPECT_TRUE(rows) << rows.error();
+    unwritten += (*rows)[0].integer(0) < measured;
+    without_next += (*rows)[0].integer(1) < 2 && (*rows)[0].integer(2) > 0;
+    ++measured;
+    return time_of(kernel);
+  });
+  Watcher watcher;
+  EXPECT_EQ(tune_with_fleet(options(), watcher).error, "");
+  machine.take_back();
+  EXPECT_GT(measured, 40);
+  EXPECT_EQ(unwritten, 0);
+  EXPECT_LT(10 * without_next, measured) << "trials that were put in meanwhile may still be there";
+}
+
 TEST_F(FleetSearch, SeveralMachinesAndTunersMeasureNothingTwice) {
   std::vector<std::unique_ptr<Lent>> machines;
   for (int i = 0; i < 3; ++i) machines.push_back(std::make_unique<Lent>(address_));
@@ -198,7 +221,7 @@ TEST_F(FleetSearch, AForeignWorkloadIsRefused) {
 TEST_F(FleetSearch, ATaskThatNobodyCanMeasureEnds) {
   Lent machine(address_);
   sql("create function tracewright_fleet.other() returns trigger language plpgsql as "
-      "'begin new.program = repeat(''0'', 30) || lpad(((random() * 99)::integer)::text, 2, ''0''); return new; end'; "
+      "'begin new.program = md5(random()::text); return new; end'; "
       "create trigger other before insert on tracewright_fleet.trials for each row execute function "
       "tracewright_fleet.other()");
   Watcher watcher;

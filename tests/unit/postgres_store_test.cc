@@ -231,7 +231,7 @@ TEST_F(PostgresStoreTest, TheServerHoldsRolesToTheirRights) {
     auto done = worker.script(statement);
     EXPECT_EQ(done ? "done" : done.failure().state, "42501") << statement;
   }
-  ASSERT_TRUE(insert_record(worker, sample(1)));
+  ASSERT_TRUE(run_insert(worker, postgres_insert_record(sample(1)), postgres_sql::kWriterGate));
   PostgresConnection owner = connect();
   auto rows = owner.run("SELECT stored_by FROM tracewright.records ORDER BY id");
   EXPECT_EQ((*rows)[1].text(0), worker_);
@@ -329,7 +329,7 @@ TEST_F(PostgresStoreTest, AWriterThatHangsDoesNotStopReaders) {
   ASSERT_TRUE(database.add_record(sample(0)));
   PostgresConnection hanging = connect(worker_);
   ASSERT_TRUE(hanging.script("BEGIN"));
-  ASSERT_TRUE(insert_record(hanging, sample(1)));
+  ASSERT_TRUE(run_insert(hanging, postgres_insert_record(sample(1)), postgres_sql::kWriterGate));
   EXPECT_EQ(*database.latest_record(), 1);
   ASSERT_TRUE(hanging.script("COMMIT"));
   EXPECT_EQ(*database.latest_record(), 2);

@@ -41,9 +41,9 @@ QueuedTrial trial(int i) {
           .generation = 2};
 }
 
-std::vector<QueuedTrial> trials(int count) {
+std::vector<QueuedTrial> trials(int count, int first = 0) {
   std::vector<QueuedTrial> all;
-  for (int i = 0; i < count; ++i) all.push_back(trial(i));
+  for (int i = 0; i < count; ++i) all.push_back(trial(first + i));
   return all;
 }
 
@@ -714,31 +714,58 @@ TEST_F(Fairness, NobodyWhoWaitsFallsBehind) {
   }
 }
 
-// ---- what a tuner is told
+// ---- many machines
 
-// Only the first result that it has not taken wakes a tuner, and that one always does.
-TEST_F(TrialQueueTest, TheFirstResultWakesTheTuner) {
-  TrialQueue tuner_queue = this->queue(), machine_queue = this->queue();
-  i64 tuner = this->tuner(tuner_queue), machine = this->machine(machine_queue);
+// The server wakes all that listen for each notification, so results must not notify.
+TEST_F(TrialQueueTest, NewTrialsWakeAMachineThatWaitsAndResultsDoNot) {
+  TrialQueue tuner_queue = this->queue(), busy_queue = this->queue(), idle_queue = this->queue();
+  i64 tuner = this->tuner(tuner_queue), busy = this->machine(busy_queue);
+  this->machine(idle_queue);
   auto is_woken = [&] {
     constexpr std::chrono::milliseconds kMost(300);
     double begin = seconds_now();
-    good(tuner_queue.wait(kMost));
+    good(idle_queue.wait(kMost));
     return seconds_now() - begin < 0.9 * std::chrono::duration<double>(kMost).count();
   };
+  EXPECT_TRUE(is_woken()) << "what came before it listened is not told";
   good(tuner_queue.put(tuner, trials(3)));
-  std::vector<LeasedTrial> leased = lease(machine_queue, machine);
-  good(machine_queue.finish(machine, leased[0], record_of(leased[0])));
   EXPECT_TRUE(is_woken());
-  good(machine_queue.finish(machine, leased[1], record_of(leased[1])));
+  for (const LeasedTrial& leased : lease(busy_queue, busy)) good(busy_queue.finish(busy, leased, record_of(leased)));
   EXPECT_FALSE(is_woken());
-  std::vector<i64> ids;
-  for (const TrialOutcome& outcome : good(tuner_queue.outcomes(tuner))) ids.push_back(outcome.trial);
-  EXPECT_EQ(ids.size(), 2u);
-  good(tuner_queue.remove_ended(tuner, ids));
-  EXPECT_TRUE(good(tuner_queue.outcomes(tuner)).empty());
-  good(machine_queue.finish(machine, leased[2], record_of(leased[2])));
-  EXPECT_TRUE(is_woken());
+}
+
+// Each trial leaves dead rows and entries of indices. The queue must pass over them.
+TEST_F(TrialQueueTest, TheLastOfManyTrialsCostsTheServerNoMoreThanTheFirst) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  auto pages = [&] {
+    good(queue.connection().run("SELECT pg_stat_force_next_flush()"));
+    auto rows = good(queue.connection().run(
+        "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_all_tables "
+        "WHERE schemaname = 'tracewright_fleet' AND relname = 'trials'"));
+    return rows[0].integer(0);
+  };
+  constexpr int kRounds = 30, kOfRound = 40;
+  std::vector<double> costs;
+  for (int round = 0; round < kRounds; ++round) {
+    good(queue.put(tuner, trials(kOfRound, round * kOfRound)));
+    i64 before = pages();
+    for (int i = 0; i < kOfRound / 4; ++i) {
+      for (const LeasedTrial& leased : good(queue.lease(machine, {kCpu}, 4)))
+        good(queue.finish(machine, leased, record_of(leased)));
+    }
+    costs.push_back(static_cast<double>(pages() - before) / kOfRound);
+    std::vector<i64> ids;
+    for (const TrialOutcome& outcome : good(queue.outcomes(tuner))) ids.push_back(outcome.trial);
+    EXPECT_EQ(ids.size(), std::size_t{kOfRound});
+    good(queue.remove_ended(tuner, ids));
+  }
+  auto median = [](std::vector<double> some) {
+    std::ranges::nth_element(some, some.begin() + std::ssize(some) / 2);
+    return some[some.size() / 2];
+  };
+  EXPECT_LT(median({costs.end() - 5, costs.end()}), 1.5 * median({costs.begin(), costs.begin() + 5}))
+      << testing::PrintToString(costs);
 }
 
 TEST_F(TrialQueueTest, ATrialThatIsNotDoneIsNotRemovedAsEnded) {

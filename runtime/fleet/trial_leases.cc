@@ -1,0 +1,203 @@
+// The calls of machines: which trials they lease, and how a lease ends.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "dsl/base/text.h"
+#include "runtime/fleet/guard_sql.h"
+#include "runtime/fleet/queue_answers.h"
+#include "runtime/fleet/queue_sql.h"
+#include "runtime/fleet/sql_array.h"
+#include "runtime/fleet/trial_queue.h"
+#include "runtime/store/postgres_rows.h"
+
+namespace tw {
+
+DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
+  if (auto removed = run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
+  auto id = number(run(queue_sql::kAddMachine,
+                       {clean_text(machine.name, kLongestName), clean_text(machine.host, kLongestName), machine.version,
+                        machine.targets, machine.memory_bytes, machine.clock_mhz, clean_text(machine.drivers, 4096)}));
+  if (!id) return id;
+  is_machine_ = true;
+  return id;
+}
+
+DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
+  auto rows = run(queue_sql::kWantedTargets);
+  if (!rows) return rows.failure();
+  std::vector<MeasuredTarget> targets;
+  for (int i = 0; i < rows->size(); ++i)
+    targets.push_back({.target = (*rows)[i].text(0), .host = "", .machine = "", .wanted = (*rows)[i].text(1)});
+  return targets;
+}
+
+DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
+  return done(run(queue_sql::kOffer,
+                  {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
+                   array_of(targets, &MeasuredTarget::machine), array_of(targets, &MeasuredTarget::wanted)}));
+}
+
+// A statement whose first column says whether its turn has come: else it is run again, after a while that is random and
+// longer each time ("truncated binary exponential backoff", Metcalfe and Boggs, CACM 1976).
+DatabaseResult<PostgresRows> TrialQueue::run_in_turn(const char* statement, const std::vector<PostgresValue>& values) {
+  constexpr int kAttempts = 6;
+  i64 most_ms = 4;  // then 16, 64, ... 1024
+  for (int attempt = 1;; ++attempt, most_ms *= 4) {
+    auto rows = run(statement, values);
+    if (!rows || attempt == kAttempts || (*rows)[0].is_true(0)) return rows;
+    std::this_thread::sleep_for(std::chrono::microseconds(backoff_.below(1000 * most_ms)));
+  }
+}
+
+namespace {
+
+LeasedTrial leased_of_row(PostgresRow row) {
+  return {row.integer(1),
+          row.integer(2),
+          {.workload = row.text(3),
+           .target = row.text(4),
+           .program = row.text(5),
+           .trace = row.text(6),
+           .task = row.text(7),
+           .seed = static_cast<u64>(row.integer(8)),
+           .generation = row.integer(9),
+           .is_cold = row.is_true(10),
+           .wanted = row.text(11),
+           .incumbent = row.integer(12)}};
+}
+
+}  // namespace
+
+DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
+                                                           int most,
+                                                           const std::optional<std::vector<std::string>>& built) {
+  std::vector<LeasedTrial> leased;
+  auto take = [&]() -> DatabaseStatus {
+    auto rows =
+        run_in_turn(queue_sql::kLease,
+                    {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
+                     most - static_cast<int>(leased.size()), kLeaseSeconds, kOtherMachineSeconds,
+                     built ? array_of(*built) : PostgresValue(std::nullopt)});
+    if (!rows) return rows.failure();
+    for (int i = 0; i < rows->size(); ++i) {
+      if (!(*rows)[i].is_null(1)) leased.push_back(leased_of_row((*rows)[i]));
+    }
+    return Done{};
+  };
+  if (auto taken = take(); !taken) return taken.failure();
+  if (std::ssize(leased) < most) {
+    auto ended = tidy();
+    if (!ended) return ended.failure();
+    if (*ended > 0) {
+      if (auto taken = take(); !taken) return taken.failure();
+    }
+  }
+  if (!leased.empty() && is_listening_) {
+    if (auto done = connection_.unlisten(queue_sql::kTrialsChannel); !done) return done.failure();
+    is_listening_ = false;
+  }
+  std::ranges::sort(leased, {}, &LeasedTrial::id);
+  return leased;
+}
+
+// A role that may not ask is told that it is not: then the result counts as late or repeated.
+DatabaseResult<bool> TrialQueue::is_stored(const Unanswered& result) {
+  auto rows = run(postgres_sql::kIsStored, {result.record, result.digest});
+  if (rows) return (*rows)[0].is_true(0);
+  if (rows.failure().state == "42501") return false;
+  return rows.failure();
+}
+
+// The lease has ended already: that is counted.
+DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& trial) {
+  auto rows = connection_.run(queue_sql::kTrialState, {trial.id});
+  if (!rows) return rows.failure();
+  const bool is_repeated = !rows->empty() && (*rows)[0].text(0) == "done" && (*rows)[0].integer(1) == trial.lease;
+  auto counted = connection_.run(queue_sql::kCountIgnored, {machine, i64{!is_repeated}, i64{is_repeated}});
+  if (!counted) return counted.failure();
+  return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(2) : 0};
+}
+
+// Ends a lease if it is valid, in the transaction at hand.
+DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+  const bool is_fault = !ending.fault.empty(), is_good = !is_fault && (!ending.stored || ending.stored->ok());
+  std::vector<PostgresValue> values = {trial.id, trial.lease,  or_null(ending.fault),      or_null(ending.message),
+                                       machine,  i64{is_good}, i64{!is_fault && !is_good}, i64{is_fault}};
+  std::string lock, stored, record;
+  if (ending.stored) {
+    BoundStatement insert = postgres_insert_record(*ending.stored, static_cast<int>(values.size()));
+    lock = cat(", (", postgres_sql::kWriterGate, ")"), stored = cat(" stored as (", insert.text, "),");
+    record = "(select id from stored)";
+    values.insert(values.end(), insert.values.begin(), insert.values.end());
+  } else {
+    values.push_back(or_null(ending.record));
+    record = cat("$", values.size());
+  }
+  auto rows = connection_.run(
+      cat(queue_sql::kGate, lock, queue_sql::kEnd, stored, queue_sql::kEnded, record, queue_sql::kCounted), values);
+  if (!rows) return rows.failure();
+  if (rows->empty()) return ignored(machine, trial);
+  return Finished{Accepted::Yes, (*rows)[0].integer(1)};
+}
+
+// What `fleet` shows of a trial that failed or ended with a fault.
+DatabaseStatus TrialQueue::note(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+  if (!ending.fault.empty())
+    return done(connection_.run(queue_sql::kNoteFault, {machine, ending.fault, clean_text(trial.trial.task, 1024),
+                                                        trial.trial.program, ending.message}));
+  if (!ending.stored || !ending.stored->is_trial() || ending.stored->ok()) return Done{};
+  return done(
+      connection_.run(queue_sql::kNoteFailure, {machine, clean_text(ending.stored->status, 64), ending.stored->error}));
+}
+
+DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+  if (unanswered_.lease == trial.lease) {
+    auto stored = is_stored(unanswered_);
+    if (!stored) return stored.failure();
+    if (*stored) return Finished{Accepted::Yes, std::exchange(unanswered_, {}).record};
+  }
+  auto finished = transaction<Finished>([&]() -> DatabaseResult<Finished> {
+    auto ended = end_lease(machine, trial, ending);
+    if (!ended || ended->accepted != Accepted::Yes) return ended;
+    if (ending.stored) unanswered_ = {trial.lease, ended->record, content_digest(*ending.stored)};
+    if (auto noted = note(machine, trial, ending); !noted) return noted.failure();
+    return ended;
+  });
+  if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
+  return finished;
+}
+
+DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {
+  Record stored = record;
+  stored.error = clean_text(record.error, kLongestMessage);
+  stored.created = now_ms();
+  return finished(machine, trial, {.stored = &stored});
+}
+
+DatabaseResult<Finished> TrialQueue::finish_known(i64 machine, const LeasedTrial& trial, i64 record) {
+  return finished(machine, trial, {.record = record});
+}
+
+DatabaseResult<i64> TrialQueue::known_result(const QueuedTrial& trial, const std::string& machine) {
+  return number(run(guard_sql::kKnownResult, {trial.workload, trial.target, trial.program, key_of_texts(machine)}));
+}
+
+DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const LeasedTrial& trial, std::string_view kind,
+                                                       const std::string& message) {
+  return finished(machine, trial, {.fault = std::string(kind), .message = clean_text(message, kLongestMessage)});
+}
+
+DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
+
+DatabaseResult<std::optional<i64>> TrialQueue::beat_machine(i64 machine) {
+  if (auto prolonged = run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
+    return prolonged.failure();
+  auto rows = run(queue_sql::kBeatMachine, {machine});
+  if (!rows) return rows.failure();
+  return rows->empty() ? std::optional<i64>() : (*rows)[0].integer(0);
+}
+
+DatabaseStatus TrialQueue::leave(i64 machine) { return done(run(queue_sql::kLeave, {machine})); }
+
+}  // namespace tw
