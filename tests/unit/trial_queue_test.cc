@@ -753,8 +753,7 @@ TEST_F(TrialQueueTest, EachStatementHasAnIndexThatFits) {
       {queue_sql::kLease,
        "bigint, text[], text[], bigint, bigint, bigint, text[]",
        "1, '{a}', '{b}', 4, 1, 1, null",
-       {"using trials_turn", "Index Cond: (target = u.target)", "Index Cond: ((program = t",
-        "trials_pkey"}}};
+       {"using trials_turn", "Index Cond: (target = u.target)", "Index Cond: ((program = t", "trials_pkey"}}};
   int number = 0;
   for (const Case& one : cases) {
     const std::string name = cat("statement_", ++number);
