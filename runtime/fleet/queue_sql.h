@@ -1,6 +1,7 @@
 // The SQL of the queue of trials: its tables and every statement. The inside of trial_queue.cc. All times are the
 // server's (clock_timestamp(): now() stands still within a transaction).
 #pragma once
+#include <string>
 
 namespace tw::queue_sql {
 
@@ -220,23 +221,22 @@ taken as (
 select gate.is_open, taken.* from gate left join taken on true)";
 // What a trial is whose lease is not valid any more.
 inline constexpr const char* kTrialState = "select state, lease, record from tracewright_fleet.trials where id = $1";
-// The end of a lease that is valid, between texts of the caller: what a record waits for before it gets its number, the
-// statement that inserts it, and the number. $1: trial, $2: lease, $3: fault, $4: message, $5: machine, $6 ... $8: what
-// is added to its counts. Answers with the record.
-inline constexpr const char* kGate = "with gate as materialized (select id";
-inline constexpr const char* kEnd = R"(
-  from tracewright_fleet.trials
-  where id = $1 and lease = $2 and state = 'leased' and deadline >= clock_timestamp() for update),)";
-inline constexpr const char* kEnded = R"(
+// The end of a lease that is valid, with the record. $1: trial, $2: lease, $3: fault, $4: message, $5: machine, $6 ...
+// $8: what is added to its counts. Texts of the caller: what is locked before a new record gets its number, the common
+// table expression that inserts it, and the number of the record.
+inline std::string finish_statement(const std::string& lock, const std::string& insert, const std::string& record) {
+  return "with gate as materialized (select id" + lock + R"( from tracewright_fleet.trials
+  where id = $1 and lease = $2 and state = 'leased' and deadline >= clock_timestamp() for update),)" +
+         insert + R"(
 ended as (
   update tracewright_fleet.trials t
-  set state = 'done', fault = $3, message = $4, deadline = null, record = )";
-inline constexpr const char* kCounted = R"(
-  from gate where t.id = gate.id returning t.id, t.record),
+  set state = 'done', fault = $3, message = $4, deadline = null, record = )" +
+         record + R"( from gate where t.id = gate.id returning t.record),
 counted as (
   update tracewright_fleet.machines set good = good + $6, failed = failed + $7, faults = faults + $8
   where id = $5 and exists (select from gate))
-select id, record from ended)";
+select record from ended)";
+}
 inline constexpr const char* kNoteFault = R"(
 insert into tracewright_fleet.faults (kind, machine, task, program, message)
 select $2, m.name, $3, $4, $5 from tracewright_fleet.machines m where m.id = $1)";
@@ -299,6 +299,7 @@ inline constexpr const char* kRemoveGoneTuners =
 inline constexpr const char* kRemoveGoneMachines =
     "delete from tracewright_fleet.machines where heartbeat < clock_timestamp() - interval '7 days'";
 inline constexpr const char* kNotifyMachines = "select pg_notify('tracewright_trials', '')";
+
 // ---- what `fleet` shows
 
 // $1: seconds after which a machine is gone.

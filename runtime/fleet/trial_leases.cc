@@ -134,11 +134,10 @@ DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& t
     values.push_back(or_null(ending.record));
     record = cat("$", values.size());
   }
-  auto rows = connection_.run(
-      cat(queue_sql::kGate, lock, queue_sql::kEnd, stored, queue_sql::kEnded, record, queue_sql::kCounted), values);
+  auto rows = connection_.run(queue_sql::finish_statement(lock, stored, record), values);
   if (!rows) return rows.failure();
   if (rows->empty()) return ignored(machine, trial);
-  return Finished{Accepted::Yes, (*rows)[0].integer(1)};
+  return Finished{Accepted::Yes, (*rows)[0].integer(0)};
 }
 
 // What `fleet` shows of a trial that failed or ended with a fault.

@@ -735,6 +735,25 @@ TEST_F(TrialQueueTest, NewTrialsWakeAMachineThatWaitsAndResultsDoNot) {
   EXPECT_FALSE(is_woken());
 }
 
+// A queue whose indices are those of the schema's second step, with a trial in it.
+TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
+  {
+    TrialQueue before = this->queue();
+    good(before.put(tuner(before), trials(1)));
+  }
+  sql("DROP INDEX tracewright_fleet.trials_deadline, tracewright_fleet.trials_of_machine; "
+      "CREATE INDEX trials_leased ON tracewright_fleet.trials (deadline) WHERE state = 'leased'; "
+      "CREATE INDEX trials_program ON tracewright_fleet.trials (program) WHERE state = 'leased'; "
+      "ALTER TABLE tracewright_fleet.trials DROP CONSTRAINT trials_distinct, "
+      "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted)");
+  TrialQueue queue = this->queue();
+  EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
+                                        "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
+                .text(0),
+            "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_pkey trials_turn");
+  EXPECT_EQ(lease(queue, machine(queue)).size(), 1u);
+}
+
 // Each trial leaves dead rows, and sessions may plan while the tables are empty: no statement may walk through all.
 TEST_F(TrialQueueTest, EachStatementHasAnIndexThatFits) {
   TrialQueue queue = this->queue();
