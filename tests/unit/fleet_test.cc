@@ -309,8 +309,12 @@ TEST_F(FleetSearch, ALostDatabaseIsNoFaultOfTheTrial) {
   EXPECT_FALSE(read_task(trial, {}, *database_, fault));
   EXPECT_EQ(fault.kind, fault::kRefused) << "there is no such workload";
   fault = {};
-  sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
-      "pg_backend_pid()");
+  // A session that ended is opened again; here that cannot be done.
+  server_->sql("postgres", cat("ALTER DATABASE ", name_, " ALLOW_CONNECTIONS false"));
+  const std::string sessions = cat("FROM pg_stat_activity WHERE datname = '", name_, "'");
+  server_->sql("postgres", cat("SELECT pg_terminate_backend(pid) ", sessions));
+  server_->sql("postgres", cat("DO $$ BEGIN WHILE EXISTS (SELECT ", sessions,
+                               ") LOOP PERFORM pg_sleep(0.01), pg_stat_clear_snapshot(); END LOOP; END $$"));
   EXPECT_FALSE(read_task(trial, {}, *database_, fault));
   EXPECT_EQ(fault.kind, "");
   EXPECT_NE(fault.message, "");
