@@ -218,7 +218,7 @@ void FleetRunner::take(const std::map<i64, TrialOutcome>& outcomes) {
 }
 
 // A trial that ended with a fault is not stored: nothing is known of the candidate.
-void FleetRunner::take_one(Place place, const TrialOutcome& outcome, Records& records) {
+void FleetRunner::take_one(Place place, const TrialOutcome& outcome, const Records& records) {
   Flying& flying = *place.flying;
   if (!outcome.fault.empty()) {
     ++flying.faults;
@@ -238,8 +238,9 @@ void FleetRunner::take_one(Place place, const TrialOutcome& outcome, Records& re
                                 "; it is passed over"));
     return;
   }
-  record->second.trace = trial.record.trace;  // that it makes the program is known here, of any other it is not
-  trial.record = std::move(record->second);
+  std::string trace = std::move(trial.record.trace);
+  trial.record = record->second;          // two tasks may have the same trial
+  trial.record.trace = std::move(trace);  // that it makes the program is known here, of any other it is not
   trial.stored = true;
   observe(flying.batch, trial);
 }

@@ -61,7 +61,7 @@ class FleetRunner final : public TrialRunner {
   void show(const Flying& flying);
   void collect();
   void take(const std::map<i64, TrialOutcome>& outcomes);
-  void take_one(Place place, const TrialOutcome& outcome, Records& records);
+  void take_one(Place place, const TrialOutcome& outcome, const Records& records);
   void end_all();
   void end(Place place);
   void fail(const std::string& why);
