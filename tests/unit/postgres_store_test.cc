@@ -431,6 +431,8 @@ TEST_F(PostgresStoreTest, AConnectionOfBeforeARestartIsMadeAnew) {
                         ->run("SELECT count(*) FROM pg_stat_activity WHERE datname = $1", {name_});
       return (*others)[0].integer(0) == 0;
     }));
+    // A process of the server closes its socket a moment after it has left that table.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
   };
   end_sessions();
   EXPECT_TRUE(database.latest_record());
