@@ -188,7 +188,8 @@ where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
 //
 // A few machines lease at a time: many would all look at the same trials, each of them at all that the others have
 // taken. Answers with a row for each trial, and one without a trial if there is none; its first column says whether the
-// machine may lease now.
+// machine may lease now. Another lease that has the same program in hand, of another tuner, is not seen before it is
+// committed: so the program is locked until then.
 inline constexpr const char* kLease = R"(
 with gate as materialized (
   select pg_try_advisory_xact_lock(839089417, ($1::bigint % 4)::integer) as is_open),
@@ -198,7 +199,7 @@ free as (
     where gate.is_open and (not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
       or exists (select from tracewright_fleet.calibrations c
         where c.machine = $1 and c.machine_class = u.machine and not c.is_aside))) as o cross join lateral (
-    select t.id, t.turn from tracewright_fleet.trials t
+    select t.id, t.turn, t.program from tracewright_fleet.trials t
     where t.state = 'queued' and t.target = o.target
       and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
       and exists (select from tracewright_fleet.targets w
@@ -210,6 +211,7 @@ free as (
       and ($7::text[] is null or exists (select from tracewright_fleet.builds b
         where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null offset 0))
     order by t.turn, t.id limit $4 for update of t skip locked) f
+  where pg_try_advisory_xact_lock(839089418, hashtext(f.program))
   order by f.turn, f.id limit $4),
 taken as (
   update tracewright_fleet.trials t
