@@ -209,6 +209,12 @@ class Chaos:
         for runner in self.machines + self.tuners:
             if runner.ended:
                 problems.append(f"{runner.name} ended with exit codes {runner.ended}")
+        # Tuners that were killed may have left trials, which machines still measure.
+        until = time.monotonic() + 90
+        while self.server.sql("SELECT count(*) FROM tracewright_fleet.trials WHERE state <> 'done'") != ["0"]:
+            if time.monotonic() > until:
+                break
+            time.sleep(0.2)
         for machine in self.machines:
             machine.process.send_signal(signal.SIGINT)
         for machine in self.machines:
