@@ -188,8 +188,8 @@ where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
 //
 // A few machines lease at a time: many would all look at the same trials, each of them at all that the others have
 // taken. Answers with a row for each trial, and one without a trial if there is none; its first column says whether the
-// machine may lease now. Another lease that has the same program in hand, of another tuner, is not seen before it is
-// committed: so the program is locked until then.
+// machine may lease now. A program is locked until its lease is
+// committed, because another machine that leases it for another tuner does not see the lease before.
 inline constexpr const char* kLease = R"(
 with gate as materialized (
   select pg_try_advisory_xact_lock(839089417, ($1::bigint % 4)::integer) as is_open),

@@ -164,6 +164,18 @@ void PostgresServer::sql(const std::string& database, const std::string& stateme
   ASSERT_TRUE(done) << done.error();
 }
 
+void PostgresServer::end_sessions(const std::string& database) const {
+  auto connection = PostgresConnection::open(address("postgres"));
+  ASSERT_TRUE(connection) << connection.error();
+  auto ended =
+      connection->run("SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", {database});
+  ASSERT_TRUE(ended) << ended.error();
+  for (int i = 0; i < ended->size(); ++i) {
+    const auto session = static_cast<pid_t>((*ended)[i].integer(0));
+    EXPECT_TRUE(wait_until([&] { return !is_alive(session); }));
+  }
+}
+
 void PostgresServer::kill_all() {
   if (process_ <= 0) return;
   std::vector<pid_t> children = children_of(process_);

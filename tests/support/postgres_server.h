@@ -36,6 +36,8 @@ class PostgresServer {
   // Runs statements as the superuser; fails the test if they fail.
   void sql(const std::string& database, const std::string& statements) const;
 
+  // Ends the sessions of a database, and waits until their sockets are closed.
+  void end_sessions(const std::string& database) const;
   // Kills every process of the server, as a power cut would.
   void kill_all();
   // Asks it to stop; clients lose their connections.

@@ -311,10 +311,7 @@ TEST_F(FleetSearch, ALostDatabaseIsNoFaultOfTheTrial) {
   fault = {};
   // A session that ended is opened again; here that cannot be done.
   server_->sql("postgres", cat("ALTER DATABASE ", name_, " ALLOW_CONNECTIONS false"));
-  const std::string sessions = cat("FROM pg_stat_activity WHERE datname = '", name_, "'");
-  server_->sql("postgres", cat("SELECT pg_terminate_backend(pid) ", sessions));
-  server_->sql("postgres", cat("DO $$ BEGIN WHILE EXISTS (SELECT ", sessions,
-                               ") LOOP PERFORM pg_sleep(0.01), pg_stat_clear_snapshot(); END LOOP; END $$"));
+  server_->end_sessions(name_);
   EXPECT_FALSE(read_task(trial, {}, *database_, fault));
   EXPECT_EQ(fault.kind, "");
   EXPECT_NE(fault.message, "");

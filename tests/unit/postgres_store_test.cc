@@ -423,22 +423,11 @@ TEST(PostgresServerDies, NothingAcknowledgedIsLostAndLaterCallsReconnect) {
 TEST_F(PostgresStoreTest, AConnectionOfBeforeARestartIsMadeAnew) {
   init();
   Database database = open();
-  auto end_sessions = [&] {
-    server_->sql("postgres",
-                 cat("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '", name_, "'"));
-    ASSERT_TRUE(test::wait_until([&] {
-      auto others = PostgresConnection::open(server_->address("postgres"))
-                        ->run("SELECT count(*) FROM pg_stat_activity WHERE datname = $1", {name_});
-      return (*others)[0].integer(0) == 0;
-    }));
-    // A process of the server closes its socket a moment after it has left that table.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  };
-  end_sessions();
+  server_->end_sessions(name_);
   EXPECT_TRUE(database.latest_record());
-  end_sessions();
+  server_->end_sessions(name_);
   EXPECT_TRUE(database.add_record(sample(0)));
-  end_sessions();
+  server_->end_sessions(name_);
   EXPECT_TRUE(database.add_workload(kWorkload, "workload w { }"));
 }
 

@@ -735,6 +735,20 @@ TEST_F(TrialQueueTest, NewTrialsWakeAMachineThatWaitsAndResultsDoNot) {
   EXPECT_FALSE(is_woken());
 }
 
+// Two tuners want the same programs, and two machines lease at the same moment.
+TEST_F(TrialQueueTest, AProgramIsNotLeasedAgainBeforeItsLeaseIsCommitted) {
+  TrialQueue first = this->queue(), second = this->queue();
+  good(first.put(tuner(first), trials(1)));
+  good(first.put(tuner(first), trials(1)));
+  i64 one = machine(first), other = machine(second);
+  ASSERT_NE(one % 4, other % 4) << "they may lease together";
+  ASSERT_TRUE(first.connection().script("BEGIN"));
+  EXPECT_EQ(lease(first, one, 1).size(), 1u);
+  EXPECT_EQ(lease(second, other, 1).size(), 0u) << "the lease cannot be seen yet";
+  ASSERT_TRUE(first.connection().script("COMMIT"));
+  EXPECT_EQ(lease(second, other, 1).size(), 0u) << "it waits for the result";
+}
+
 // A queue whose indices are those of the schema's second step, with a trial in it.
 TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
   {
