@@ -2,7 +2,8 @@
 // Grants say which columns a role may write; a guard says in which rows, and when. The inside of trial_queue.cc.
 //
 // A tuner or machine belongs to the role whose session added it (session_user, which SET ROLE does not change). Rows
-// without a role are of before there were guards, and belong to everybody. The owner of the tables may do everything.
+// without a role are of before there were guards, and belong to everybody. The owner of the tables may do everything,
+// but texts are not too long in its rows, either.
 // Times of heartbeats and leases are the server's, whatever a statement says.
 #pragma once
 
@@ -77,6 +78,10 @@ set search_path = pg_catalog, pg_temp as $$
 declare
   lost bigint;
 begin
+  if tg_op <> 'DELETE' and (octet_length(new.name) > 1024 or octet_length(new.host) > 1024 or
+      octet_length(new.version) > 1024 or octet_length(new.targets) > 65536 or octet_length(new.drivers) > 4096) then
+    raise check_violation using message = 'a text of a machine is too long';
+  end if;
   if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;
@@ -112,6 +117,12 @@ declare
   longest constant interval := interval '15 minutes';
   ran_out boolean;
 begin
+  if tg_op <> 'DELETE' and (octet_length(new.workload) <> 32 or octet_length(new.program) <> 32 or
+      octet_length(new.target) > 4096 or octet_length(new.trace) > 1048576 or octet_length(new.task) > 1024 or
+      octet_length(new.wanted) > 256 or octet_length(new.message) > 4096 or
+      new.state not in ('queued', 'leased', 'done')) then
+    raise check_violation using message = 'a text of a trial is too long or of a wrong form';
+  end if;
   if pg_has_role(current_user, (select relowner from pg_class where oid = tg_relid), 'member') then
     return coalesce(new, old);
   end if;

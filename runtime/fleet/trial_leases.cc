@@ -28,14 +28,21 @@ DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
   if (!rows) return rows.failure();
   std::vector<MeasuredTarget> targets;
   for (int i = 0; i < rows->size(); ++i)
-    targets.push_back({.target = (*rows)[i].text(0), .host = "", .machine = "", .wanted = (*rows)[i].text(1)});
+    targets.push_back({.target = (*rows)[i].text(0),
+                       .host = "",
+                       .machine = "",
+                       .wanted = (*rows)[i].text(1),
+                       .has_machine = (*rows)[i].is_true(2)});
   return targets;
 }
 
 DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
-  return done(run(queue_sql::kOffer,
-                  {array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::host),
-                   array_of(targets, &MeasuredTarget::machine), array_of(targets, &MeasuredTarget::wanted)}));
+  std::vector<MeasuredTarget> open;
+  std::ranges::remove_copy_if(targets, std::back_inserter(open), &MeasuredTarget::has_machine);
+  if (open.empty()) return Done{};
+  return done(
+      run(queue_sql::kOffer, {array_of(open, &MeasuredTarget::target), array_of(open, &MeasuredTarget::host),
+                              array_of(open, &MeasuredTarget::machine), array_of(open, &MeasuredTarget::wanted)}));
 }
 
 // A statement whose first column says whether its turn has come: else it is run again, after a while that is random and
@@ -101,11 +108,12 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
   return leased;
 }
 
-// A role that may not ask is told that it is not: then the result counts as late or repeated.
-DatabaseResult<bool> TrialQueue::is_stored(const Unanswered& result) {
-  auto rows = run(postgres_sql::kIsStored, {result.record, result.digest});
-  if (rows) return (*rows)[0].is_true(0);
-  if (rows.failure().state == "42501") return false;
+// The id of its record, 0 = it is not there. A role that may not ask is told that it is not: then the result counts as
+// late or repeated.
+DatabaseResult<i64> TrialQueue::stored_as(const Unanswered& result) {
+  auto rows = run(postgres_sql::kFindRecent, {result.digest});
+  if (rows) return rows->empty() ? i64{0} : (*rows)[0].integer(0);
+  if (rows.failure().state == "42501") return i64{0};
   return rows.failure();
 }
 
@@ -119,7 +127,7 @@ DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& tri
   return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(2) : 0};
 }
 
-// Ends a lease if it is valid, in the transaction at hand.
+// Ends a lease if it is valid, by one statement.
 DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending) {
   const bool is_fault = !ending.fault.empty(), is_good = !is_fault && (!ending.stored || ending.stored->ok());
   std::vector<PostgresValue> values = {trial.id, trial.lease,  or_null(ending.fault),      or_null(ending.message),
@@ -145,24 +153,28 @@ DatabaseStatus TrialQueue::note(i64 machine, const LeasedTrial& trial, const End
   if (!ending.fault.empty())
     return done(connection_.run(queue_sql::kNoteFault, {machine, ending.fault, clean_text(trial.trial.task, 1024),
                                                         trial.trial.program, ending.message}));
-  if (!ending.stored || !ending.stored->is_trial() || ending.stored->ok()) return Done{};
   return done(
       connection_.run(queue_sql::kNoteFailure, {machine, clean_text(ending.stored->status, 64), ending.stored->error}));
 }
 
+// Most results are good: the one statement that ends their lease is a transaction by itself.
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
   if (unanswered_.lease == trial.lease) {
-    auto stored = is_stored(unanswered_);
-    if (!stored) return stored.failure();
-    if (*stored) return Finished{Accepted::Yes, std::exchange(unanswered_, {}).record};
+    auto record = stored_as(unanswered_);
+    if (!record) return record.failure();
+    unanswered_ = {};
+    if (*record != 0) return Finished{Accepted::Yes, *record};
   }
-  auto finished = transaction<Finished>([&]() -> DatabaseResult<Finished> {
-    auto ended = end_lease(machine, trial, ending);
+  if (ending.stored) unanswered_ = {trial.lease, content_digest(*ending.stored)};
+  auto end = [&] { return end_lease(machine, trial, ending); };
+  auto end_and_note = [&]() -> DatabaseResult<Finished> {
+    auto ended = end();
     if (!ended || ended->accepted != Accepted::Yes) return ended;
-    if (ending.stored) unanswered_ = {trial.lease, ended->record, content_digest(*ending.stored)};
     if (auto noted = note(machine, trial, ending); !noted) return noted.failure();
     return ended;
-  });
+  };
+  const bool is_noted = !ending.fault.empty() || (ending.stored && ending.stored->is_trial() && !ending.stored->ok());
+  auto finished = is_noted ? transaction<Finished>(end_and_note) : repeated(end);
   if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
   return finished;
 }

@@ -56,6 +56,7 @@ struct SchemaStep {
 constexpr SchemaStep kSteps[] = {{"", queue_sql::kTables},
                                  {class_sql::kHasTables, class_sql::kTables},
                                  {queue_sql::kHasIndices, queue_sql::kIndices},
+                                 {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
                                  {"", build_sql::kTables},
                                  {"", guard_sql::kGuards}};
 
@@ -86,8 +87,8 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
 }
 
 DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
-  for (const char* question :
-       {queue_sql::kHasTables, queue_sql::kHasIndices, class_sql::kHasTables, build_sql::kHasTables}) {
+  for (const char* question : {queue_sql::kHasTables, queue_sql::kHasIndices, queue_sql::kHasNoChecks,
+                               class_sql::kHasTables, build_sql::kHasTables}) {
     auto has_tables = connection.run(question);
     if (!has_tables) return has_tables.failure();
     if (!(*has_tables)[0].is_true(0)) return false;

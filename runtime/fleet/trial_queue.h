@@ -81,6 +81,7 @@ struct MeasuredTarget {
   std::string machine;  // machine_of(host): the times of a tuner's target are all of one of these
   // What the task list says of the machine (is_wanted_machine), "" = any. A tuner may want one target on several.
   std::string wanted = {};
+  bool has_machine = false;  // every tuner that wants it has found one
 };
 
 // The best kernel that a tuner knows, for machines that may not read records.
@@ -313,12 +314,12 @@ class TrialQueue {
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });
   }
-  // The record that finish() has written for a lease whose COMMIT has got no answer yet.
+  // What finish() has sent and got no answer to yet: its record may be there.
   struct Unanswered {
-    i64 lease = 0, record = 0;
-    std::string digest;
+    i64 lease = 0;
+    std::string digest;  // of the record
   };
-  DatabaseResult<bool> is_stored(const Unanswered& result);
+  DatabaseResult<i64> stored_as(const Unanswered& result);
 
   PostgresConnection connection_;
   bool is_machine_ = false;    // add_machine() was called

@@ -169,7 +169,7 @@ std::optional<MeasuredTarget> MeasuringMachine::own_target(const MeasuredTarget&
   if (!own || own->is_aside) return std::nullopt;
   if (!is_wanted_machine(wanted.wanted, fingerprint_of(options_.announced, measured->host, own->number)))
     return std::nullopt;
-  return MeasuredTarget{wanted.target, own->host, machine_of(own->host), wanted.wanted};
+  return MeasuredTarget{wanted.target, own->host, machine_of(own->host), wanted.wanted, wanted.has_machine};
 }
 
 DatabaseStatus MeasuringMachine::reopen_database() {

@@ -263,6 +263,30 @@ TEST_F(FleetAttacks, HugeRowsAreRefused) {
                     "INSERT INTO tracewright_fleet.faults (kind, machine, task, program, message) VALUES "
                     "('k', 'm', 't', 'p', repeat('x', 1000000))"),
             too_long);
+  const std::string put =
+      "INSERT INTO tracewright_fleet.trials (tuner, workload, target, program, trace, task, seed, generation, is_cold) "
+      "SELECT max(id), repeat('0', 32), '', repeat('0', 32), $$TRACE$$, '', 1, 1, false FROM tracewright_fleet.tuners";
+  EXPECT_EQ(attempt(rogue_, "INSERT INTO tracewright_fleet.tuners (name) VALUES ('rogue')"), "done: 1");
+  auto put_with = [&](const std::string& trace) {
+    return attempt(rogue_, std::string(put).replace(put.find("$$TRACE$$"), 9, trace));
+  };
+  EXPECT_EQ(put_with("repeat('x', 2000000)"), too_long);
+  EXPECT_EQ(put_with("'x'"), "done: 1");
+  for (const char* change : {"trace = repeat('x', 2000000)", "task = repeat('x', 2000)", "workload = 'x'",
+                             "program = repeat('0', 33)", "target = repeat('x', 5000)", "wanted = repeat('x', 300)"})
+    EXPECT_EQ(attempt(rogue_, cat("UPDATE tracewright_fleet.trials SET ", change, " WHERE trace = 'x'")), too_long)
+        << change;
+  const std::string own = cat(" WHERE id = ", leased_by_mallory().id);
+  EXPECT_EQ(attempt(mallory_, cat("UPDATE tracewright_fleet.trials SET state = 'done', fault = 'refused', message = "
+                                  "repeat('x', 5000)",
+                                  own)),
+            too_long);
+  EXPECT_EQ(attempt(mallory_, cat("UPDATE tracewright_fleet.trials SET state = 'lost'", own)), too_long);
+  for (const char* change : {"name", "host", "version", "targets", "drivers"})
+    EXPECT_EQ(attempt(mallory_, cat("UPDATE tracewright_fleet.machines SET ", change,
+                                    " = repeat('x', 70000) WHERE id = ", own_machine_)),
+              too_long)
+        << change;
   EXPECT_TRUE(records().empty());
 }
 

@@ -531,26 +531,29 @@ TEST_F(TrialQueueTest, AResultWithoutAnAnswerCountsOnce) {
   LastingQueue machines(good(TrialQueue::open(proxy.address(name_))));
   Waiting waiting{.must_stop = [] { return false; }, .say = [](const std::string&) {}};
   std::vector<LeasedTrial> leased = lease(tuners, machine, 3);
-  auto finish = [&](std::size_t i, const char* lost) {
+  auto finish = [&](std::size_t i, const char* lost, const char* status = "ok") {
     proxy.lose_answer_to(lost);
-    auto finished = machines.call<Finished>(
-        waiting, [&](TrialQueue& queue) { return queue.finish(machine, leased[i], record_of(leased[i])); });
+    Record record = record_of(leased[i]);
+    record.status = status;
+    auto finished =
+        machines.call<Finished>(waiting, [&](TrialQueue& queue) { return queue.finish(machine, leased[i], record); });
     EXPECT_TRUE(finished) << machines.error();
     EXPECT_EQ(finished->accepted, Accepted::Yes);
     EXPECT_EQ(database_->record(finished->record)->program, leased[i].trial.program);
   };
-  finish(0, "COMMIT");
-  finish(1, "INSERT INTO tracewright.records");
+  finish(0, "INSERT INTO tracewright.records");
+  finish(1, "COMMIT", "crash");
   // The tuner has read the result and removed the trial before the machine asks again.
   sql("create function tracewright_fleet.forget() returns trigger language plpgsql as 'begin delete from "
       "tracewright_fleet.trials where id = new.id; return null; end'; create constraint trigger forget after update on "
       "tracewright_fleet.trials deferrable initially deferred for each row when (new.state = 'done') execute function "
       "tracewright_fleet.forget()");
-  finish(2, "COMMIT");
+  finish(2, "INSERT INTO tracewright.records");
   EXPECT_EQ(proxy.lost(), 3);
   EXPECT_EQ(records().size(), 3u);
   FleetMachine counted = shown(tuners, machine);
-  EXPECT_EQ(counted.counts.good, 3);
+  EXPECT_EQ(counted.counts.good, 2);
+  EXPECT_EQ(counted.counts.failed, 1);
   EXPECT_EQ(counted.counts.late + counted.counts.repeated, 0);
 }
 
@@ -759,12 +762,14 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
       "CREATE INDEX trials_leased ON tracewright_fleet.trials (deadline) WHERE state = 'leased'; "
       "CREATE INDEX trials_program ON tracewright_fleet.trials (program) WHERE state = 'leased'; "
       "ALTER TABLE tracewright_fleet.trials DROP CONSTRAINT trials_distinct, "
-      "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted)");
+      "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted), "
+      "ADD CHECK (state IN ('queued', 'leased', 'done')), ALTER COLUMN trace SET STORAGE EXTENDED");
   TrialQueue queue = this->queue();
   EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
                                         "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
                 .text(0),
             "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_pkey trials_turn");
+  EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasNoChecks))[0].is_true(0));
   EXPECT_EQ(lease(queue, machine(queue)).size(), 1u);
 }
 
