@@ -58,15 +58,16 @@ int run_queue(const QueueLoad& load) {
                          .most = load.most});
   std::atomic<bool> stop = false;
   std::atomic<i64> ended = 0;
-  std::vector<std::thread> tuners;
-  for (int i = 0; i < load.tuners; ++i)
-    tuners.emplace_back([&, i] { tune_without_search(load, server->address(), i, stop, ended); });
   constexpr double kMostToStart = 300;
   const double started = seconds_now();
   while (machines.counts().machines < load.machines && seconds_now() - started < kMostToStart)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::printf("%lld machines are there after %.1f s\n", static_cast<long long>(machines.counts().machines),
               seconds_now() - started);
+  // There is nothing to do before: a session takes the server as long to begin as 60 trials.
+  std::vector<std::thread> tuners;
+  for (int i = 0; i < load.tuners; ++i)
+    tuners.emplace_back([&, i] { tune_without_search(load, server->address(), i, stop, ended); });
   const double warm_up = 5 + load.machines / 40.0;  // sessions of the server are slow at first
   std::this_thread::sleep_for(std::chrono::duration<double>(warm_up));
   double begin = seconds_now(), server_begin = server->processor_seconds();

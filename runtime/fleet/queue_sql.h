@@ -3,6 +3,8 @@
 #pragma once
 #include <string>
 
+#include "dsl/base/arena.h"
+
 namespace tw::queue_sql {
 
 // Ids count up and are never used again, so that a tuner or machine that comes back is a new one. A trial is `queued`,
@@ -81,7 +83,7 @@ alter table tracewright_fleet.trials
 inline constexpr const char* kHasIndices = "select to_regclass('tracewright_fleet.trials_distinct') is not null";
 // The fourth step. The server reads the text of all checks of a table again in each statement that writes to it, which
 // was a tenth of a trial: what roles may write is checked by the guards (guard_sql.h). Traces are not compressed: they
-// leave the queue soon.
+// leave the queue soon. Gates have no columns; a schema that somebody may use lets him lock them.
 inline constexpr const char* kDropChecks = R"(
 do $$
 declare
@@ -93,6 +95,12 @@ begin
   end loop;
 end $$;
 alter table tracewright_fleet.trials alter column trace set storage external;
+create table if not exists tracewright_fleet.lease_gate_0 ();
+create table if not exists tracewright_fleet.lease_gate_1 ();
+create table if not exists tracewright_fleet.lease_gate_2 ();
+create table if not exists tracewright_fleet.lease_gate_3 ();
+grant update on tracewright_fleet.lease_gate_0, tracewright_fleet.lease_gate_1, tracewright_fleet.lease_gate_2,
+  tracewright_fleet.lease_gate_3 to public;
 )";
 inline constexpr const char* kHasNoChecks =
     "select not exists (select from pg_constraint where contype = 'c' and "
@@ -158,7 +166,7 @@ returning id)";
 inline constexpr const char* kOutcomes = R"(
 select t.id, t.record, t.fault, t.message, m.name from tracewright_fleet.trials t
 left join tracewright_fleet.machines m on m.id = t.machine
-where t.tuner = $1 and t.state = 'done' order by t.id)";
+where t.tuner = $1 and t.state = 'done' limit $2)";
 inline constexpr const char* kRemoveEnded =
     "delete from tracewright_fleet.trials where tuner = $1 and id = any($2::bigint[]) and state = 'done'";
 inline constexpr const char* kMachinesOfTuner =
@@ -205,17 +213,13 @@ where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
 // one that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself. The index of turns is
 // walked until there are enough; `offset 0` keeps the server from joining and sorting all instead.
 //
-// A few machines lease at a time: many would all look at the same trials, each of them at all that the others have
-// taken. Answers with a row for each trial, and one without a trial if there is none; its first column says whether the
-// machine may lease now. A program is locked until its lease is
-// committed, because another machine that leases it for another tuner does not see the lease before.
+// A program is locked until its lease is committed, because another machine that leases it for another tuner does not
+// see the lease before.
 inline constexpr const char* kLease = R"(
-with gate as materialized (
-  select pg_try_advisory_xact_lock(839089417, ($1::bigint % 4)::integer) as is_open),
-free as (
+with free as (
   select f.id from (
-    select u.target, u.machine from gate, unnest($2::text[], $3::text[]) as u (target, machine)
-    where gate.is_open and (not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
+    select u.target, u.machine from unnest($2::text[], $3::text[]) as u (target, machine)
+    where (not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
       or exists (select from tracewright_fleet.calibrations c
         where c.machine = $1 and c.machine_class = u.machine and not c.is_aside))) as o cross join lateral (
     select t.id, t.turn, t.program from tracewright_fleet.trials t
@@ -239,7 +243,13 @@ taken as (
   where t.id = any(array(select id from free))
   returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
     t.wanted, t.incumbent)
-select gate.is_open, taken.* from gate left join taken on true)";
+select * from taken)";
+// A few machines lease at a time, the others wait here: many would all look at the same trials, each of them at all
+// that the others have taken, and tuners would wait for the processor behind them. Who waits for a table's lock has no
+// snapshot, which would keep the server from removing what has left the queue.
+inline std::string lease_gate(i64 machine) {
+  return "lock table tracewright_fleet.lease_gate_" + std::to_string(machine % 4) + " in exclusive mode";
+}
 // What a trial is whose lease is not valid any more.
 inline constexpr const char* kTrialState = "select state, lease, record from tracewright_fleet.trials where id = $1";
 // The end of a lease that is valid, with the record. $1: trial, $2: lease, $3: fault, $4: message, $5: machine, $6 ...
@@ -274,13 +284,15 @@ with back as (
   where machine = $1 and state = 'leased' returning id),
 told as (select pg_notify('tracewright_trials', '') from back limit 1)
 select (select count(*) from back), (select count(*) from told))";
-// $2: seconds of a lease, $3: seconds of the longest one.
-inline constexpr const char* kProlong = R"(
-update tracewright_fleet.trials
-set deadline = least(clock_timestamp() + make_interval(secs => $2::bigint), leased + make_interval(secs => $3::bigint))
-where machine = $1 and state = 'leased' and deadline >= clock_timestamp())";
-// The rate is that of windows of ten seconds and more.
+// Prolongs leases of which less than $4 seconds are left: most trials end before. $2: seconds of a lease, $3: seconds
+// of the longest one. The rate is that of windows of ten seconds and more. None of this waits for the disk.
 inline constexpr const char* kBeatMachine = R"(
+with prolonged as (
+  update tracewright_fleet.trials
+  set deadline =
+    least(clock_timestamp() + make_interval(secs => $2::bigint), leased + make_interval(secs => $3::bigint))
+  where machine = $1 and state = 'leased' and deadline >= clock_timestamp()
+    and deadline < clock_timestamp() + make_interval(secs => $4::bigint))
 update tracewright_fleet.machines set heartbeat = clock_timestamp(), is_gone = false,
   rate = case when window_begin < clock_timestamp() - interval '10 seconds'
     then (good + failed - window_trials) / extract(epoch from clock_timestamp() - window_begin) else rate end,
@@ -288,7 +300,7 @@ update tracewright_fleet.machines set heartbeat = clock_timestamp(), is_gone = f
     then good + failed else window_trials end,
   window_begin = case when window_begin < clock_timestamp() - interval '10 seconds'
     then clock_timestamp() else window_begin end
-where id = $1 returning lost)";
+where id = $1 returning lost, set_config('synchronous_commit', 'off', true))";
 inline constexpr const char* kLeave = "update tracewright_fleet.machines set is_gone = true, rate = 0 where id = $1";
 
 // ---- both

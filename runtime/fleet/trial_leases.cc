@@ -1,7 +1,5 @@
 // The calls of machines: which trials they lease, and how a lease ends.
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "dsl/base/text.h"
 #include "runtime/fleet/guard_sql.h"
@@ -45,33 +43,21 @@ DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
                               array_of(open, &MeasuredTarget::machine), array_of(open, &MeasuredTarget::wanted)}));
 }
 
-// A statement whose first column says whether its turn has come: else it is run again, after a while that is random and
-// longer each time ("truncated binary exponential backoff", Metcalfe and Boggs, CACM 1976).
-DatabaseResult<PostgresRows> TrialQueue::run_in_turn(const char* statement, const std::vector<PostgresValue>& values) {
-  constexpr int kAttempts = 6;
-  i64 most_ms = 4;  // then 16, 64, ... 1024
-  for (int attempt = 1;; ++attempt, most_ms *= 4) {
-    auto rows = run(statement, values);
-    if (!rows || attempt == kAttempts || (*rows)[0].is_true(0)) return rows;
-    std::this_thread::sleep_for(std::chrono::microseconds(backoff_.below(1000 * most_ms)));
-  }
-}
-
 namespace {
 
 LeasedTrial leased_of_row(PostgresRow row) {
-  return {row.integer(1),
-          row.integer(2),
-          {.workload = row.text(3),
-           .target = row.text(4),
-           .program = row.text(5),
-           .trace = row.text(6),
-           .task = row.text(7),
-           .seed = static_cast<u64>(row.integer(8)),
-           .generation = row.integer(9),
-           .is_cold = row.is_true(10),
-           .wanted = row.text(11),
-           .incumbent = row.integer(12)}};
+  return {row.integer(0),
+          row.integer(1),
+          {.workload = row.text(2),
+           .target = row.text(3),
+           .program = row.text(4),
+           .trace = row.text(5),
+           .task = row.text(6),
+           .seed = static_cast<u64>(row.integer(7)),
+           .generation = row.integer(8),
+           .is_cold = row.is_true(9),
+           .wanted = row.text(10),
+           .incumbent = row.integer(11)}};
 }
 
 }  // namespace
@@ -79,21 +65,25 @@ LeasedTrial leased_of_row(PostgresRow row) {
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
                                                            int most,
                                                            const std::optional<std::vector<std::string>>& built) {
+  constexpr const char* kLockTimedOut = "55P03";  // SQLSTATE
   std::vector<LeasedTrial> leased;
+  bool was_its_turn = true;
   auto take = [&]() -> DatabaseStatus {
-    auto rows =
-        run_in_turn(queue_sql::kLease,
-                    {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
-                     most - static_cast<int>(leased.size()), kLeaseSeconds, kOtherMachineSeconds,
-                     built ? array_of(*built) : PostgresValue(std::nullopt)});
+    auto rows = repeated([&] {
+      return connection_.run_behind(
+          queue_sql::lease_gate(machine), queue_sql::kLease,
+          {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
+           most - static_cast<int>(leased.size()), kLeaseSeconds, kOtherMachineSeconds,
+           built ? array_of(*built) : PostgresValue(std::nullopt)});
+    });
+    was_its_turn = rows || rows.failure().state != kLockTimedOut;
+    if (!was_its_turn) return Done{};
     if (!rows) return rows.failure();
-    for (int i = 0; i < rows->size(); ++i) {
-      if (!(*rows)[i].is_null(1)) leased.push_back(leased_of_row((*rows)[i]));
-    }
+    for (int i = 0; i < rows->size(); ++i) leased.push_back(leased_of_row((*rows)[i]));
     return Done{};
   };
   if (auto taken = take(); !taken) return taken.failure();
-  if (std::ssize(leased) < most) {
+  if (was_its_turn && std::ssize(leased) < most) {
     auto ended = tidy();
     if (!ended) return ended.failure();
     if (*ended > 0) {
@@ -202,9 +192,7 @@ DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const Leased
 DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
 
 DatabaseResult<std::optional<i64>> TrialQueue::beat_machine(i64 machine) {
-  if (auto prolonged = run(queue_sql::kProlong, {machine, kLeaseSeconds, kLongestLeaseSeconds}); !prolonged)
-    return prolonged.failure();
-  auto rows = run(queue_sql::kBeatMachine, {machine});
+  auto rows = run(queue_sql::kBeatMachine, {machine, kLeaseSeconds, kLongestLeaseSeconds, kProlongedSeconds});
   if (!rows) return rows.failure();
   return rows->empty() ? std::optional<i64>() : (*rows)[0].integer(0);
 }

@@ -187,44 +187,57 @@ std::vector<PostgresValue> columns_of(const std::vector<QueuedTrial>& trials, co
 
 }  // namespace
 
-DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
-  const i64 step = microseconds_of(cost);
-  return transaction<std::vector<i64>>([&]() -> DatabaseResult<std::vector<i64>> {
-    std::map<TrialKey, i64> ids;
-    std::map<std::string, i64> last_turns;  // of the tuner, by target
-    std::vector<QueuedTrial> distinct;
-    std::vector<i64> turns;
-    for (const QueuedTrial& trial : trials) {
-      auto [turn, is_first] = last_turns.try_emplace(trial.target);
-      if (is_first) {
-        auto last = number(connection_.run(queue_sql::kLastTurn, {tuner, trial.target}));
-        if (!last) return last.failure();
-        turn->second = *last;
-      }
-      if (!ids.try_emplace(key_of(trial)).second) continue;
-      distinct.push_back(trial), turns.push_back(turn->second += step);
+// The turns of these trials, each `step` behind the one before it of its target.
+DatabaseResult<std::vector<i64>> TrialQueue::turns_of(i64 tuner, const std::vector<QueuedTrial>& trials, i64 step) {
+  std::map<std::string, i64> last_turns;  // of the tuner, by target
+  std::vector<i64> turns;
+  for (const QueuedTrial& trial : trials) {
+    auto [turn, is_first] = last_turns.try_emplace(trial.target);
+    if (is_first) {
+      auto last = number(run(queue_sql::kLastTurn, {tuner, trial.target}));
+      if (!last) return last.failure();
+      turn->second = *last;
     }
-    std::vector<PostgresValue> values = columns_of(distinct, turns);
+    turns.push_back(turn->second += step);
+  }
+  return turns;
+}
+
+// Long transactions keep the server from removing what has left the queue, which each lease then walks over.
+DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
+  constexpr std::size_t kTogether = 128;
+  std::map<TrialKey, i64> ids;
+  std::vector<QueuedTrial> distinct;
+  for (const QueuedTrial& trial : trials) {
+    if (ids.try_emplace(key_of(trial)).second) distinct.push_back(trial);
+  }
+  auto turns = turns_of(tuner, distinct, microseconds_of(cost));
+  if (!turns) return turns.failure();
+  for (std::size_t begin = 0; begin < distinct.size(); begin += kTogether) {
+    const std::size_t end = std::min(begin + kTogether, distinct.size());
+    const std::vector<QueuedTrial> part(distinct.begin() + begin, distinct.begin() + end);
+    std::vector<PostgresValue> values = columns_of(part, {turns->begin() + begin, turns->begin() + end});
     values.insert(values.begin(), tuner);
-    auto rows = connection_.run(queue_sql::kPut, values);
+    auto rows = run(queue_sql::kPut, values);
     if (!rows) return rows.failure();
-    for (int i = 0; i < rows->size(); ++i) ids[key_of(distinct[i])] = (*rows)[i].integer(0);
-    if (auto told = connection_.run(queue_sql::kNotifyMachines); !told) return told.failure();
-    std::vector<i64> in_order;
-    for (const QueuedTrial& trial : trials) in_order.push_back(ids.at(key_of(trial)));
-    return in_order;
-  });
+    for (int i = 0; i < rows->size(); ++i) ids[key_of(part[i])] = (*rows)[i].integer(0);
+    if (auto told = run(queue_sql::kNotifyMachines); !told) return told.failure();
+  }
+  std::vector<i64> in_order;
+  for (const QueuedTrial& trial : trials) in_order.push_back(ids.at(key_of(trial)));
+  return in_order;
 }
 
 DatabaseResult<std::vector<TrialOutcome>> TrialQueue::outcomes(i64 tuner) {
   if (auto tidied = tidy(); !tidied) return tidied.failure();
-  auto rows = run(queue_sql::kOutcomes, {tuner});
+  auto rows = run(queue_sql::kOutcomes, {tuner, kMostOutcomes});
   if (!rows) return rows.failure();
   std::vector<TrialOutcome> found;
   for (int i = 0; i < rows->size(); ++i) {
     PostgresRow row = (*rows)[i];
     found.push_back({row.integer(0), row.integer(1), row.text(2), row.text(3), row.text(4)});
   }
+  std::ranges::sort(found, {}, &TrialOutcome::trial);
   return found;
 }
 

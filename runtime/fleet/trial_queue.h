@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "dsl/base/rng.h"
 #include "runtime/fleet/machine_class.h"
 #include "runtime/store/postgres_connection.h"
 #include "runtime/store/postgres_schema.h"
@@ -31,6 +30,8 @@ inline constexpr std::size_t kLongestTrace = std::size_t{1} << 20, kLongestTarge
 // Times of the queue, in seconds of the server's clock.
 inline constexpr int kLeaseSeconds = 20;          // of a lease, and of its prolongation by a heartbeat
 inline constexpr int kLongestLeaseSeconds = 900;  // however often it is prolonged
+inline constexpr int kProlongedSeconds = 12;      // a heartbeat prolongs leases of which less is left
+inline constexpr int kMostOutcomes = 500;         // that a tuner reads together: it puts trials in between
 inline constexpr int kHeartbeatSeconds = 4;       // between two heartbeats of a tuner or machine
 inline constexpr int kGoneSeconds = 60;           // after its last heartbeat a tuner is gone
 inline constexpr int kOtherMachineSeconds =
@@ -215,12 +216,12 @@ class TrialQueue {
   // The machine that has been found for a target; nullopt as long as there is none.
   DatabaseResult<std::optional<MeasuredTarget>> found(i64 tuner, const std::string& target,
                                                       const std::string& wanted = "");
-  // All of them, or none on an error. Returns their ids, in order. `cost`: seconds of a machine that one takes, as far
-  // as that is known. Machines serve the tuners of a target so that each gets as much of their time; a tuner that had
-  // nothing in the queue for a while has no more claim than others for that.
+  // Returns their ids, in order. After an error some of them may be there. `cost`: seconds of a machine that one takes,
+  // as far as that is known. Machines serve the tuners of a target so that each gets as much of their time; a tuner
+  // that had nothing in the queue for a while has no more claim than others for that.
   DatabaseResult<std::vector<i64>> put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost = 0);
-  // Those of the tuner's trials that have ended, until they are removed: the tuner is not told of others before. Also
-  // ends leases that ran out.
+  // Those of the tuner's trials that have ended, kMostOutcomes at most, until they are removed: the tuner is not told
+  // of others before. Also ends leases that ran out.
   DatabaseResult<std::vector<TrialOutcome>> outcomes(i64 tuner);
   // Removes trials that have ended.
   DatabaseStatus remove_ended(i64 tuner, const std::vector<i64>& trials);
@@ -293,9 +294,7 @@ class TrialQueue {
 
  private:
   TrialQueue(PostgresConnection connection, std::string identity)
-      : connection_(std::move(connection)),
-        identity_(std::move(identity)),
-        backoff_(static_cast<u64>(connection_.session())) {}
+      : connection_(std::move(connection)), identity_(std::move(identity)) {}
   // What ends a lease: a record that is stored, one that is known, or a fault.
   struct Ending {
     const Record* stored = nullptr;
@@ -307,9 +306,9 @@ class TrialQueue {
   DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
   DatabaseStatus note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<std::vector<FleetTuner>> tuners();
+  DatabaseResult<std::vector<i64>> turns_of(i64 tuner, const std::vector<QueuedTrial>& trials, i64 step);
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   DatabaseStatus add_calibrations(FleetStatus& status);
-  DatabaseResult<PostgresRows> run_in_turn(const char* statement, const std::vector<PostgresValue>& values);
   template <class T, class Body>
   DatabaseResult<T> transaction(Body&& body) {
     return repeated([&] { return connection_.transaction<T>(body); });
@@ -326,7 +325,6 @@ class TrialQueue {
   bool is_listening_ = false;  // for trials
   std::string identity_;       // of the database
   Unanswered unanswered_;
-  Rng backoff_;
 };
 
 }  // namespace tw

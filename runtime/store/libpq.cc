@@ -15,7 +15,7 @@ struct Opened {
 template <class Function>
 void find(void* library, const char* name, Function& function, std::string& problem) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  if (!function && problem.empty()) problem = cat("libpq.so.5 has no function ", name);
+  if (!function && problem.empty()) problem = cat("libpq.so.5 is older than PostgreSQL 14: it has no function ", name);
 }
 
 Opened open() {
@@ -29,7 +29,8 @@ Opened open() {
 #define TW_FIND(name) find(library, "PQ" #name, api.name, opened.problem)
   TW_FIND(clear), TW_FIND(cmdTuples), TW_FIND(connectPoll), TW_FIND(connectStartParams);
   TW_FIND(connectionNeedsPassword), TW_FIND(conninfoFree), TW_FIND(conninfoParse), TW_FIND(consumeInput);
-  TW_FIND(errorMessage), TW_FIND(escapeIdentifier), TW_FIND(exec), TW_FIND(finish), TW_FIND(freemem);
+  TW_FIND(enterPipelineMode), TW_FIND(errorMessage), TW_FIND(escapeIdentifier), TW_FIND(exec);
+  TW_FIND(exitPipelineMode), TW_FIND(finish), TW_FIND(freemem), TW_FIND(pipelineSync);
   TW_FIND(getResult), TW_FIND(getisnull), TW_FIND(getlength), TW_FIND(getvalue), TW_FIND(notifies);
   TW_FIND(nfields), TW_FIND(ntuples), TW_FIND(resultErrorField), TW_FIND(resultErrorMessage), TW_FIND(resultStatus);
   TW_FIND(sendPrepare), TW_FIND(sendQueryParams), TW_FIND(sendQueryPrepared);

@@ -18,9 +18,11 @@ struct Api {
   decltype(&::PQconninfoFree) conninfoFree;
   decltype(&::PQconninfoParse) conninfoParse;
   decltype(&::PQconsumeInput) consumeInput;
+  decltype(&::PQenterPipelineMode) enterPipelineMode;
   decltype(&::PQerrorMessage) errorMessage;
   decltype(&::PQescapeIdentifier) escapeIdentifier;
   decltype(&::PQexec) exec;
+  decltype(&::PQexitPipelineMode) exitPipelineMode;
   decltype(&::PQfinish) finish;
   decltype(&::PQfreemem) freemem;
   decltype(&::PQgetResult) getResult;
@@ -30,6 +32,7 @@ struct Api {
   decltype(&::PQnotifies) notifies;
   decltype(&::PQnfields) nfields;
   decltype(&::PQntuples) ntuples;
+  decltype(&::PQpipelineSync) pipelineSync;
   decltype(&::PQresultErrorField) resultErrorField;
   decltype(&::PQresultErrorMessage) resultErrorMessage;
   decltype(&::PQresultStatus) resultStatus;

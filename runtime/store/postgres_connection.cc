@@ -285,9 +285,59 @@ DatabaseResult<PostgresRows> PostgresConnection::run(const std::string& sql, con
   if (!name) return name.failure();
   if (auto sent = send(sql, values, *name); !sent) return sent.failure();
   auto rows = collect();
-  constexpr const char *kOutdated = "0A000", *kUnknown = "26000";  // SQLSTATE: tables have changed; it is forgotten
-  if (!rows && (rows.failure().state == kOutdated || rows.failure().state == kUnknown)) prepared_.erase(sql);
+  if (!rows) forget_outdated(sql, rows.failure());
   return rows;
+}
+
+// A prepared statement that cannot be run any more.
+void PostgresConnection::forget_outdated(const std::string& sql, const DatabaseError& error) {
+  constexpr const char *kOutdated = "0A000", *kUnknown = "26000";  // SQLSTATE: tables have changed; it is forgotten
+  if (error.state == kOutdated || error.state == kUnknown) prepared_.erase(sql);
+}
+
+DatabaseResult<PostgresRows> PostgresConnection::run_behind(const std::string& lock, const std::string& sql,
+                                                            const std::vector<PostgresValue>& values) {
+  if (!is_connected()) return lost();
+  auto name = prepared(sql);
+  if (!name) return name.failure();
+  if (pq().enterPipelineMode(connection_.get()) == 0) return lost();
+  DatabaseStatus sent = Done{};
+  auto then = [&](const std::string& text, const std::vector<PostgresValue>& bound, const std::string& prepared) {
+    if (sent) sent = send(text, bound, prepared);
+  };
+  then("BEGIN", {}, ""), then(lock, {}, ""), then(sql, values, *name), then("COMMIT", {}, "");
+  pq().pipelineSync(connection_.get());
+  auto rows = collect_pipeline(/*statement=*/2);
+  pq().exitPipelineMode(connection_.get());
+  if (!sent) rows = sent.failure();
+  if (rows) return rows;
+  forget_outdated(sql, rows.failure());
+  roll_back();
+  return rows;
+}
+
+// Reads all answers of a pipeline, and gives that to one of its statements, or the first error.
+DatabaseResult<PostgresRows> PostgresConnection::collect_pipeline(int statement) {
+  DatabaseResult<PostgresRows> found = lost();  // unless the answer comes
+  bool has_failed = false;
+  for (int at = 0; is_connected();) {
+    pg_result* result = pq().getResult(connection_.get());
+    if (!result) {
+      ++at;  // the end of a statement's answer
+      continue;
+    }
+    PostgresRows rows(result);
+    ExecStatusType state = pq().resultStatus(result);
+    if (state == PGRES_PIPELINE_SYNC) return found;
+    if (has_failed || state == PGRES_PIPELINE_ABORTED) continue;
+    if (state != PGRES_TUPLES_OK && state != PGRES_COMMAND_OK) {
+      found = failed(result);
+      has_failed = true;
+    } else if (at == statement) {
+      found = std::move(rows);
+    }
+  }
+  return lost();
 }
 
 DatabaseResult<PostgresRows> PostgresConnection::run_script(const std::string& sql) {

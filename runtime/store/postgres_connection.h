@@ -104,6 +104,10 @@ class PostgresConnection {
   // Runs one statement. All rows of the answer are in memory. What is run again is prepared: the server reads and plans
   // it once for the session.
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
+  // The same in a transaction that begins with `lock`, a statement without values. All is sent together, so that no
+  // client is waited for while the lock is held. The statement sees what was committed while it waited for the lock.
+  DatabaseResult<PostgresRows> run_behind(const std::string& lock, const std::string& sql,
+                                          const std::vector<PostgresValue>& values);
   // Runs several statements without values. Together they are one transaction, unless they hold BEGIN or COMMIT.
   DatabaseStatus script(const std::string& sql);
   // The same; gives the answer of the last one.
@@ -153,6 +157,8 @@ class PostgresConnection {
   DatabaseStatus send(const std::string& sql, const std::vector<PostgresValue>& values, const std::string& name = "");
   DatabaseResult<std::string> prepared(const std::string& sql);
   DatabaseResult<PostgresRows> collect();
+  DatabaseResult<PostgresRows> collect_pipeline(int statement);
+  void forget_outdated(const std::string& sql, const DatabaseError& error);
   void drain();
   DatabaseError failed(const pg_result* result) const;
   DatabaseError lost() const;

@@ -6,7 +6,7 @@
 namespace tw {
 
 FlightPlan plan_flight(const MeasuringCapacity& capacity, double round_seconds) {
-  constexpr double kHeld = 3;       // trials that a machine has at hand: one is measured, others are compiled
+  constexpr double kHeld = 4;       // trials that a machine has at hand: one is measured, the others are compiled
   constexpr double kMargin = 1.25;  // rounds are not equally long
   constexpr double kLargestBatch = 1024;
   if (capacity.machines <= 1) return {};

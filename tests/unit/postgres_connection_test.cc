@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "dsl/base/text.h"
 #include "runtime/store/postgres_address.h"
@@ -139,6 +140,53 @@ TEST_F(PostgresConnectionTest, ALostConnectionIsSaidAndReconnectListensAgain) {
   ASSERT_TRUE(connection.reconnect());
   ASSERT_TRUE(other.run("SELECT pg_notify('trials', 'x')"));
   EXPECT_EQ(connection.wait(60s)->size(), 1u);
+}
+
+// What was committed while a transaction waited for its lock is seen, waiting keeps no snapshot, and errors leave
+// nothing.
+TEST_F(PostgresConnectionTest, AStatementRunsBehindALock) {
+  PostgresConnection holder = open(), waiting = open(), other = open();
+  ASSERT_TRUE(holder.script(
+      "CREATE TABLE public.gate (); CREATE TABLE public.numbers (n bigint); INSERT INTO public.numbers VALUES (1)"));
+  const std::string sum = "SELECT sum(n) + $1 FROM public.numbers", lock = "LOCK TABLE public.gate IN EXCLUSIVE MODE";
+  // A session that looks a table up for the first time takes a snapshot for that.
+  EXPECT_EQ((*waiting.run_behind(lock, sum, {10}))[0].integer(0), 11);
+  ASSERT_TRUE(holder.script(cat("BEGIN; ", lock)));
+  i64 seen = 0;
+  std::thread waits([&] {
+    auto rows = waiting.run_behind(lock, sum, {100});
+    EXPECT_TRUE(rows) << rows.error();
+    if (rows) seen = (*rows)[0].integer(0);
+  });
+  std::string snapshot = "not waiting";
+  for (int look = 0; look < 1000 && snapshot == "not waiting"; ++look) {
+    std::this_thread::sleep_for(5ms);
+    auto rows = other.run(
+        "SELECT coalesce(backend_xmin::text, 'none') FROM pg_stat_activity WHERE pid = $1 AND "
+        "wait_event_type = 'Lock'",
+        {waiting.session()});
+    ASSERT_TRUE(rows) << rows.error();
+    if (!rows->empty()) snapshot = (*rows)[0].text(0);
+  }
+  EXPECT_EQ(snapshot, "none");
+  ASSERT_TRUE(holder.script("INSERT INTO public.numbers VALUES (10); COMMIT"));
+  waits.join();
+  EXPECT_EQ(seen, 111);
+  EXPECT_EQ((*waiting.run_behind(lock, sum, {200}))[0].integer(0), 211);
+  EXPECT_EQ(waiting.run_behind("LOCK TABLE nowhere", sum, {1}).failure().state, "42P01");
+  EXPECT_EQ(
+      waiting.run_behind("INSERT INTO public.numbers VALUES (1000)", "SELECT 1 / $1::bigint", {0}).failure().state,
+      "22012");
+  EXPECT_EQ(waiting.run_behind(lock, "SELECT $1", {std::string("a\0b", 3)}).failure().state, "22021");
+  ASSERT_TRUE(waiting.script("SET lock_timeout = '50ms'"));
+  ASSERT_TRUE(holder.script(cat("BEGIN; ", lock)));
+  EXPECT_EQ(waiting.run_behind(lock, sum, {0}).failure().state, "55P03");
+  ASSERT_TRUE(holder.script("COMMIT"));
+  EXPECT_EQ((*waiting.run_behind(lock, sum, {300}))[0].integer(0), 311) << "what failed has left nothing";
+  ASSERT_TRUE(other.run("SELECT pg_terminate_backend($1::integer)", {waiting.session()}));
+  EXPECT_TRUE(waiting.run_behind(lock, sum, {0}).failure().is_connection_lost);
+  ASSERT_TRUE(waiting.reconnect());
+  EXPECT_EQ((*waiting.run_behind(lock, sum, {400}))[0].integer(0), 411);
 }
 
 // What is run again is prepared, and gives the same: with other values, in another session, where tables have changed.

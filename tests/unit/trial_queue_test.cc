@@ -268,6 +268,11 @@ TEST_F(TrialQueueTest, HeartbeatsProlongLeasesButNotForEver) {
   i64 tuner = this->tuner(queue), machine = this->machine(queue);
   good(queue.put(tuner, trials(1)));
   std::vector<LeasedTrial> leased = lease(queue, machine);
+  const std::string changed = "select string_agg(xmin::text, ' ') from tracewright_fleet.trials";
+  auto row = [&] { return good(queue.connection().run(changed))[0].text(0); };
+  const std::string before = row();
+  EXPECT_TRUE(good(queue.beat_machine(machine)));
+  EXPECT_EQ(row(), before) << "most trials end before their lease has to be prolonged";
   sql("update tracewright_fleet.trials set deadline = clock_timestamp() + interval '1 second'");
   EXPECT_TRUE(good(queue.beat_machine(machine)));
   sql(cat("update tracewright_fleet.trials set deadline = deadline - interval '", kLeaseSeconds / 2, " seconds'"));
@@ -746,10 +751,45 @@ TEST_F(TrialQueueTest, AProgramIsNotLeasedAgainBeforeItsLeaseIsCommitted) {
   i64 one = machine(first), other = machine(second);
   ASSERT_NE(one % 4, other % 4) << "they may lease together";
   ASSERT_TRUE(first.connection().script("BEGIN"));
-  EXPECT_EQ(lease(first, one, 1).size(), 1u);
+  auto taken = first.connection().run(queue_sql::kLease, {one, cat("{\"", kCpu.target, "\"}"),
+                                                          cat("{\"", kCpu.machine, "\"}"), 1, 60, 60, std::nullopt});
+  EXPECT_EQ(good(std::move(taken)).size(), 1);
   EXPECT_EQ(lease(second, other, 1).size(), 0u) << "the lease cannot be seen yet";
   ASSERT_TRUE(first.connection().script("COMMIT"));
   EXPECT_EQ(lease(second, other, 1).size(), 0u) << "it waits for the result";
+}
+
+// A machine that hangs while it leases keeps only those of its gate from leasing, and they wait for a time.
+TEST_F(TrialQueueTest, AMachineWhoseTurnDoesNotComeGetsNothing) {
+  TrialQueue queue = this->queue(), hanging = this->queue();
+  good(queue.put(tuner(queue), trials(2)));
+  std::vector<i64> machines;
+  for (int i = 0; i < 5; ++i) machines.push_back(machine(queue));
+  ASSERT_TRUE(hanging.connection().script(cat("BEGIN; ", queue_sql::lease_gate(machines[0]))));
+  ASSERT_TRUE(queue.connection().script("SET lock_timeout = '100ms'"));
+  EXPECT_EQ(lease(queue, machines[4], 1).size(), 0u) << "it has the same gate";
+  EXPECT_EQ(lease(queue, machines[1], 1).size(), 1u);
+  ASSERT_TRUE(hanging.connection().script("ROLLBACK"));
+  EXPECT_EQ(lease(queue, machines[4], 1).size(), 1u);
+}
+
+TEST_F(TrialQueueTest, ManyOutcomesAreReadInParts) {
+  TrialQueue queue = this->queue();
+  i64 tuner = this->tuner(queue), machine = this->machine(queue);
+  const int count = kMostOutcomes + 20;
+  good(queue.put(tuner, trials(count)));
+  for (const LeasedTrial& leased : lease(queue, machine, count))
+    good(queue.finish_with_fault(machine, leased, fault::kRefused, ""));
+  std::set<i64> ended;
+  for (int expected : {kMostOutcomes, 20, 0}) {
+    std::vector<TrialOutcome> outcomes = good(queue.outcomes(tuner));
+    EXPECT_EQ(std::ssize(outcomes), expected);
+    EXPECT_TRUE(std::ranges::is_sorted(outcomes, {}, &TrialOutcome::trial));
+    std::vector<i64> ids;
+    for (const TrialOutcome& outcome : outcomes) ids.push_back(outcome.trial), ended.insert(outcome.trial);
+    good(queue.remove_ended(tuner, ids));
+  }
+  EXPECT_EQ(std::ssize(ended), count);
 }
 
 // A queue whose indices are those of the schema's second step, with a trial in it.
@@ -782,12 +822,12 @@ TEST_F(TrialQueueTest, EachStatementHasAnIndexThatFits) {
   };
   const Case cases[] = {
       {queue_sql::kEndLeases, "text", "'lost'", {"using trials_deadline", "Index Cond: (deadline <", "trials_pkey"}},
-      {queue_sql::kProlong,
-       "bigint, bigint, bigint",
-       "1, 1, 1",
+      {queue_sql::kBeatMachine,
+       "bigint, bigint, bigint, bigint",
+       "1, 1, 1, 1",
        {"using trials_of_machine", "Index Cond: (machine = "}},
       {queue_sql::kGiveBack, "bigint", "1", {"using trials_of_machine", "Index Cond: (machine = "}},
-      {queue_sql::kOutcomes, "bigint", "1", {"Index Cond: ((tuner = $1) AND (state = 'done'"}},
+      {queue_sql::kOutcomes, "bigint, bigint", "1, 1", {"Index Cond: ((tuner = $1) AND (state = 'done'"}},
       {queue_sql::kLease,
        "bigint, text[], text[], bigint, bigint, bigint, text[]",
        "1, '{a}', '{b}', 4, 1, 1, null",
