@@ -7,7 +7,8 @@
 namespace tw::bench {
 
 struct QueueLoad {
-  int machines = 1000, tuners = 2, batch = 4000, most = 4, trace_bytes = 2048;
+  int machines = 1000, tuners = 2, most = 4, trace_bytes = 2048;
+  int batch = 0;  // trials of a tuner in the queue; 0 = twelve for each machine of all tuners together, at least 4,000
   double seconds = 20, trial_seconds = 0;
   bool shows_statements = false;
 };

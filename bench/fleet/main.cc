@@ -19,7 +19,7 @@ int main(int count, char** words) {
   queue->add_option("--machines", load.machines, "that lease trials and write results at once");
   queue->add_option("--tuners", load.tuners, "that put trials in and take outcomes");
   queue->add_option("--seconds", load.seconds, "of the run");
-  queue->add_option("--batch", load.batch, "trials of a tuner in the queue");
+  queue->add_option("--batch", load.batch, "trials of a tuner in the queue; 0 = enough for all machines");
   queue->add_option("--trial", load.trial_seconds, "seconds of a trial; 0 = all machines ask as fast as they can");
   queue->add_option("--most", load.most, "trials of a lease");
   queue->add_option("--trace-bytes", load.trace_bytes, "length of a trace");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "bench/fleet/fleet_bench.h"
@@ -47,7 +48,10 @@ void tune_without_search(const QueueLoad& load, const std::string& address, int 
 
 }  // namespace
 
-int run_queue(const QueueLoad& load) {
+int run_queue(const QueueLoad& wanted) {
+  constexpr int kOfMachine = 12, kLeast = 4000;  // a machine holds up to 8 of them
+  QueueLoad load = wanted;
+  if (load.batch == 0) load.batch = std::max(kOfMachine * load.machines / load.tuners, kLeast);
   std::unique_ptr<FleetServer> server =
       FleetServer::start(load.machines + load.machines / 64 + 3 * load.tuners + 20, load.shows_statements);
   if (!server) return 3;
@@ -64,7 +68,7 @@ int run_queue(const QueueLoad& load) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::printf("%lld machines are there after %.1f s\n", static_cast<long long>(machines.counts().machines),
               seconds_now() - started);
-  // There is nothing to do before: a session takes the server as long to begin as 60 trials.
+  // Only now: a session that begins beside others that work has little of the server's time.
   std::vector<std::thread> tuners;
   for (int i = 0; i < load.tuners; ++i)
     tuners.emplace_back([&, i] { tune_without_search(load, server->address(), i, stop, ended); });

@@ -112,6 +112,20 @@ TEST_F(ManyMachines, TwoTasksOfOneWorkloadEnd) {
   for (const TaskProgress& task : found.tasks) EXPECT_EQ(task.trials, 60) << task.name;
 }
 
+// Trials take so long that both tasks have put in the same ones before the first has ended: each is measured once, and
+// both tasks know its result.
+TEST_F(ManyMachines, TwoTasksWaitForOneTrial) {
+  tasks_.resize(1);
+  tasks_.push_back(task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}));
+  tasks_[1].name = "again";
+  auto machines = start({.machines = 8, .seconds = 3});
+  Watcher watcher;
+  TuneResult found = tune_with_fleet(options(1, 2, 8), watcher);
+  EXPECT_EQ(found.error, "");
+  for (const TaskProgress& task : found.tasks) EXPECT_EQ(task.trials, 8) << task.name;
+  EXPECT_LT(machines->counts().trials(), 16) << "nothing was shared";
+}
+
 TEST_F(ManyMachines, StoppingEndsAllThatIsInFlight) {
   auto machines = start({.machines = 16, .seconds = 0.05});
   Watcher watcher;
