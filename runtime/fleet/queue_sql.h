@@ -83,28 +83,33 @@ alter table tracewright_fleet.trials
 inline constexpr const char* kHasIndices = "select to_regclass('tracewright_fleet.trials_distinct') is not null";
 // The fourth step. The server reads the text of all checks of a table again in each statement that writes to it, which
 // was a tenth of a trial: what roles may write is checked by the guards (guard_sql.h). Traces are not compressed: they
-// leave the queue soon. Gates have no columns; a schema that somebody may use lets him lock them.
+// leave the queue soon.
 inline constexpr const char* kDropChecks = R"(
 do $$
 declare
   checked record;
 begin
-  for checked in select conrelid::regclass as name, conname from pg_constraint
-      where contype = 'c' and conrelid in ('tracewright_fleet.trials'::regclass, 'tracewright_fleet.machines'::regclass) loop
+  for checked in select conrelid::regclass as name, conname from pg_constraint where contype = 'c'
+      and conrelid in ('tracewright_fleet.trials'::regclass, 'tracewright_fleet.machines'::regclass) loop
     execute format('alter table %s drop constraint %I', checked.name, checked.conname);
   end loop;
 end $$;
 alter table tracewright_fleet.trials alter column trace set storage external;
-create table if not exists tracewright_fleet.lease_gate_0 ();
-create table if not exists tracewright_fleet.lease_gate_1 ();
-create table if not exists tracewright_fleet.lease_gate_2 ();
-create table if not exists tracewright_fleet.lease_gate_3 ();
-grant update on tracewright_fleet.lease_gate_0, tracewright_fleet.lease_gate_1, tracewright_fleet.lease_gate_2,
-  tracewright_fleet.lease_gate_3 to public;
 )";
 inline constexpr const char* kHasNoChecks =
     "select not exists (select from pg_constraint where contype = 'c' and "
     "conrelid in ('tracewright_fleet.trials'::regclass, 'tracewright_fleet.machines'::regclass))";
+// The fifth step: what lease_gate() locks. The tables have no columns; who may use the schema may lock them.
+inline constexpr const char* kGates = R"(
+do $$
+begin
+  for gate in 0 .. 3 loop
+    execute format('create table tracewright_fleet.lease_gate_%s ()', gate);
+    execute format('grant update on tracewright_fleet.lease_gate_%s to public', gate);
+  end loop;
+end $$;
+)";
+inline constexpr const char* kHasGates = "select to_regclass('tracewright_fleet.lease_gate_3') is not null";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";

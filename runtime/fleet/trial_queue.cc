@@ -48,17 +48,19 @@ DatabaseStatus grant(PostgresConnection& connection, const std::string& role, co
   return connection.script(statements);
 }
 
-// A step of the queue's schema; without a question it can be repeated.
+// A step of the queue's schema. Steps that can be repeated are, so that they may change without a new one.
 struct SchemaStep {
-  const char* is_done;
+  const char* is_done;  // a question; null = it is part of no table
   const char* statements;
+  bool can_be_repeated = false;
 };
-constexpr SchemaStep kSteps[] = {{"", queue_sql::kTables},
+constexpr SchemaStep kSteps[] = {{queue_sql::kHasTables, queue_sql::kTables, true},
                                  {class_sql::kHasTables, class_sql::kTables},
                                  {queue_sql::kHasIndices, queue_sql::kIndices},
                                  {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
-                                 {"", build_sql::kTables},
-                                 {"", guard_sql::kGuards}};
+                                 {queue_sql::kHasGates, queue_sql::kGates},
+                                 {build_sql::kHasTables, build_sql::kTables, true},
+                                 {nullptr, guard_sql::kGuards, true}};
 
 }  // namespace
 
@@ -66,7 +68,7 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
   return connection.transaction<Done>([&]() -> DatabaseStatus {
     if (auto locked = connection.run(queue_sql::kLockTables); !locked) return locked.failure();
     for (const SchemaStep& step : kSteps) {
-      if (*step.is_done) {
+      if (!step.can_be_repeated) {
         auto is_done = connection.run(step.is_done);
         if (!is_done) return is_done.failure();
         if ((*is_done)[0].is_true(0)) continue;
@@ -87,11 +89,11 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
 }
 
 DatabaseResult<bool> has_queue_tables(PostgresConnection& connection) {
-  for (const char* question : {queue_sql::kHasTables, queue_sql::kHasIndices, queue_sql::kHasNoChecks,
-                               class_sql::kHasTables, build_sql::kHasTables}) {
-    auto has_tables = connection.run(question);
-    if (!has_tables) return has_tables.failure();
-    if (!(*has_tables)[0].is_true(0)) return false;
+  for (const SchemaStep& step : kSteps) {
+    if (!step.is_done) continue;
+    auto is_done = connection.run(step.is_done);
+    if (!is_done) return is_done.failure();
+    if (!(*is_done)[0].is_true(0)) return false;
   }
   return true;
 }

@@ -27,11 +27,13 @@ namespace tw {
 inline constexpr std::size_t kLongestTrace = std::size_t{1} << 20, kLongestTarget = 4096, kLongestName = 1024,
                              kLongestMessage = 4096;
 
+// Outcomes that a tuner reads together: it puts trials in between.
+inline constexpr int kMostOutcomes = 500;
+
 // Times of the queue, in seconds of the server's clock.
 inline constexpr int kLeaseSeconds = 20;          // of a lease, and of its prolongation by a heartbeat
 inline constexpr int kLongestLeaseSeconds = 900;  // however often it is prolonged
 inline constexpr int kProlongedSeconds = 12;      // a heartbeat prolongs leases of which less is left
-inline constexpr int kMostOutcomes = 500;         // that a tuner reads together: it puts trials in between
 inline constexpr int kHeartbeatSeconds = 4;       // between two heartbeats of a tuner or machine
 inline constexpr int kGoneSeconds = 60;           // after its last heartbeat a tuner is gone
 inline constexpr int kOtherMachineSeconds =

@@ -57,6 +57,12 @@ class ManyMachines : public Search {
     for (const Record& record : records(*database_))
       EXPECT_TRUE(programs.emplace(record.task, record.program).second) << "measured twice";
   }
+  // The first task, and another one of the same workload.
+  void take_one_workload_twice() {
+    tasks_.resize(1);
+    tasks_.push_back(tasks_[0]);
+    tasks_[1].name = "again";
+  }
   void expect_nothing_left() const {
     EXPECT_EQ(ask("select count(*) from tracewright_fleet.trials")[0], 0) << "in the queue";
   }
@@ -102,9 +108,7 @@ TEST_F(ManyMachines, BatchesOfSeveralTasksAreInFlight) {
 
 // Two lists may name the same workload twice: then two tasks wait for the same trials.
 TEST_F(ManyMachines, TwoTasksOfOneWorkloadEnd) {
-  tasks_.resize(1);
-  tasks_.push_back(task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}));
-  tasks_[1].name = "again";
+  take_one_workload_twice();
   auto machines = start({.machines = 8, .seconds = 0.01});
   Watcher watcher;
   TuneResult found = tune_with_fleet(options(1, 2, 60), watcher);
@@ -115,9 +119,7 @@ TEST_F(ManyMachines, TwoTasksOfOneWorkloadEnd) {
 // Trials take so long that both tasks have put in the same ones before the first has ended: each is measured once, and
 // both tasks know its result.
 TEST_F(ManyMachines, TwoTasksWaitForOneTrial) {
-  tasks_.resize(1);
-  tasks_.push_back(task_of("dense", {{"M", i64{32}}, {"N", i64{64}}, {"K", i64{32}}}));
-  tasks_[1].name = "again";
+  take_one_workload_twice();
   auto machines = start({.machines = 8, .seconds = 3});
   Watcher watcher;
   TuneResult found = tune_with_fleet(options(1, 2, 8), watcher);

@@ -765,6 +765,8 @@ TEST_F(TrialQueueTest, AMachineWhoseTurnDoesNotComeGetsNothing) {
   good(queue.put(tuner(queue), trials(2)));
   std::vector<i64> machines;
   for (int i = 0; i < 5; ++i) machines.push_back(machine(queue));
+  ASSERT_EQ(queue_sql::lease_gate(machines[0]), queue_sql::lease_gate(machines[4]));
+  ASSERT_NE(queue_sql::lease_gate(machines[0]), queue_sql::lease_gate(machines[1]));
   ASSERT_TRUE(hanging.connection().script(cat("BEGIN; ", queue_sql::lease_gate(machines[0]))));
   ASSERT_TRUE(queue.connection().script("SET lock_timeout = '100ms'"));
   EXPECT_EQ(lease(queue, machines[4], 1).size(), 0u) << "it has the same gate";
@@ -803,7 +805,9 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
       "CREATE INDEX trials_program ON tracewright_fleet.trials (program) WHERE state = 'leased'; "
       "ALTER TABLE tracewright_fleet.trials DROP CONSTRAINT trials_distinct, "
       "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted), "
-      "ADD CHECK (state IN ('queued', 'leased', 'done')), ALTER COLUMN trace SET STORAGE EXTENDED");
+      "ADD CHECK (state IN ('queued', 'leased', 'done')), ALTER COLUMN trace SET STORAGE EXTENDED; "
+      "DROP TABLE tracewright_fleet.lease_gate_0, tracewright_fleet.lease_gate_1, tracewright_fleet.lease_gate_2, "
+      "tracewright_fleet.lease_gate_3");
   TrialQueue queue = this->queue();
   EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
                                         "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
