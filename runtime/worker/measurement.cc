@@ -218,7 +218,8 @@ class Measurement {
     }
     if (!agrees) return fail(MeasureStatus::Cheat, clocks);
     result.disturbed = 0;
-    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
+    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result,
+                     least_seconds() / kAbovePeak);
     return true;
   }
 
