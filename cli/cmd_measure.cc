@@ -17,15 +17,19 @@
 #include "runtime/console/output.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
+#include "runtime/store/server_answers.h"
+#include "runtime/store/server_wait.h"
 #include "sampler/fleet/trial_builder.h"
 
 namespace tw::cli {
 namespace {
 
 // What the draft model and reports want to know of this machine, for tuners elsewhere. They do without where this role
-// may store no models. Takes 128 MiB of memory for a moment. False after a message: the database cannot be used.
-bool store_rates(const std::string& address) {
-  std::optional<Database> database = open_database(address, DatabaseMode::Write);
+// may store no models. Takes 128 MiB of memory for a moment. A server that is away is waited for, as later. False after
+// a message: the database cannot be used.
+bool store_rates(const std::string& address, const Waiting& waiting) {
+  std::optional<Database> database = checked(repeat_while_it_may_pass(
+      waiting, [&] { return answers(address); }, [&] { return Database::open(address, DatabaseMode::Write); }));
   if (!database) return false;
   DatabaseResult<MachineRates> rates = machine_rates(*database, /*may_measure=*/true);
   if (rates) DatabaseStatus ignored = keep_roofs(*database, *rates);
@@ -95,7 +99,7 @@ int run_measure(int count, char** words) {
   if (std::optional<int> code = parse_measure_flags(count, words, flags)) return *code;
   if (!flags.build_for.empty()) return build(flags);
   if (!flags.built_with.empty()) return run_built_machine(words);
-  if (!store_rates(flags.database)) return Environment;
+  if (!store_rates(flags.database, waiting_for(flags))) return stop_wanted ? Interrupted : Environment;
   std::string ignored;
   return lend_machine(flags, compile_here(), cuda::nvrtc_version(ignored).value_or(""));
 }

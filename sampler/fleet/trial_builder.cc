@@ -5,6 +5,8 @@
 
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
+#include "runtime/store/server_answers.h"
+#include "runtime/store/server_wait.h"
 #include "sampler/search/device_checks.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
@@ -94,10 +96,12 @@ BuilderReport TrialBuilder::run() {
 }
 
 bool TrialBuilder::open() {
-  auto queue = TrialQueue::open(options_.address);
+  auto connect = [&] { return answers(options_.address); };
+  auto queue = repeat_while_it_may_pass(waiting_, connect, [&] { return TrialQueue::open(options_.address); });
   if (!queue) return fail(queue.error());
   queue_.emplace(std::move(*queue));
-  auto database = Database::open(options_.address, DatabaseMode::Write);
+  auto database = repeat_while_it_may_pass(waiting_, connect,
+                                           [&] { return Database::open(options_.address, DatabaseMode::Write); });
   if (!database) return fail(database.error());
   database_.emplace(std::move(*database));
   if (!announce()) return false;

@@ -373,7 +373,10 @@ TEST_F(FleetPrograms, SaysWhatIsWrong) {
   EXPECT_EQ(run({"fleet", "tuning.db"}).code, 2);
   EXPECT_EQ(run({"tune", "small.yaml", "--measure-on", "fleet"}).code, 2);
   EXPECT_EQ(run({"tune", "small.yaml", "--measure-on", "moon"}).code, 2);
-  EXPECT_EQ(run({"measure", "--database", "postgresql://127.0.0.1:1/nothing"}).code, 3);
+  test::Finished away = run({"measure", "--database", "postgresql://127.0.0.1:1/nothing", "--seconds", "1"});
+  EXPECT_EQ(away.code, 3);
+  EXPECT_NE(away.err.find("no server answers"), std::string::npos) << away.err;
+  EXPECT_NE(away.err.find("waiting until the server can go on"), std::string::npos) << away.err;
   test::Finished alone =
       run({"tune", "small.yaml", "--database", address_, "--measure-on", "fleet", "--seconds", "0.1"});
   EXPECT_EQ(alone.code, 1);
