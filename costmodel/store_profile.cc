@@ -13,6 +13,8 @@ constexpr double kFmaLatency = 4,
                  kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
 // The loads of real tiles: tiles that need 1.1 loads per multiply-add reach 70 % of the peak.
 constexpr double kLoadsPerCycle = 1.5;
+constexpr double kReload = 0.4;      // of a load: the multiplication does it
+constexpr double kReloading = 1.07;  // what a body takes longer then
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
 constexpr double kScatteredStore = 4;  // of one element, in cycles, where vectors are stored element by element
 constexpr double kDivision = 8;        // in simple vector operations
@@ -235,10 +237,18 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
   // Of several operands that are used again, the largest can be streamed while the others stay.
   out.operands =
       std::max(1.0, reused + streaming - (streaming == 0 && reused > largest_reused ? largest_reused - 1 : 0));
-  if (out.in_registers && out.accumulates) {
-    double wanted = out.accumulators + out.operands;
-    out.registers_over = std::max(0.0, wanted - target_.vector_registers);
-  }
+  if (!out.in_registers || !out.accumulates) return;
+  out.registers_over = std::max(0.0, out.accumulators + out.operands - target_.vector_registers);
+  if (!out.is_bound) reload_operands(largest_reused, out);
+}
+
+// Code generation on processors gives up the registers of all but one vector that rows use again: each row loads it.
+void StoreProfiler::reload_operands(double reused, StoreProfile& out) const {
+  double reloaded = std::clamp(reused - 1, 0.0, out.registers_over);
+  if (reloaded == 0) return;
+  out.registers_over -= reloaded, out.reloads = true;
+  double rows = out.accumulators / reused, steps = out.instances / out.accumulators;
+  out.vector_loads += kReload * reloaded * (rows - 1) * steps;
 }
 
 void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out) const {
@@ -298,6 +308,7 @@ void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, Stor
   double arithmetic = (out.fma + out.other) / kFmaPerCycle;
   double all = (out.fma + out.other + loads + out.stores + out.tests + kLoopStep) / kIssuePerCycle;
   double body = std::max({arithmetic, loads / kLoadsPerCycle, out.stores / kStoresPerCycle, all});
+  if (out.reloads) body *= kReloading;
   if (out.registers_over > 0) body *= 1.65 + 0.08 * std::min(out.registers_over, 20.0);
   double operations = out.fma + out.other + loads + out.stores;
   if (operations > kLargeBody) body *= 1 + 0.15 * std::log2(operations / kLargeBody);

@@ -20,6 +20,7 @@ struct StoreProfile : CacheLines {
   double accumulators = 0;                         // vectors that are summed into, independent of each other
   double operands = 0;                             // vectors that are live beside them
   double registers_over = 0;                       // registers wanted beyond those that there are
+  bool reloads = false;                            // rows load operands again that found no register
   bool accumulates = false, in_registers = false;  // is the target read too; is it a Register buffer
   double fma = 0, other = 0;                       // vector operations in one body
   double vector_loads = 0, broadcasts = 0, element_loads = 0, stores = 0;  // instructions in one body
@@ -67,6 +68,7 @@ class StoreProfiler {
                   StoreProfile& out) const;
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                       StoreProfile& out) const;
+  void reload_operands(double reused, StoreProfile& out) const;
   void count_instructions(const FlatStore& store, StoreProfile& out) const;
   bool moves(const FlatCondition& condition, BodyRole role) const;
   double share_of_runs(const FlatStore& store) const;

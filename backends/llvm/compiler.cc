@@ -29,6 +29,7 @@
 #include "backends/kernel_arguments.h"
 #include "backends/llvm/code_cycles.h"
 #include "backends/llvm/emitter.h"
+#include "backends/llvm/register_pressure.h"
 #include "dsl/base/check.h"
 
 namespace tw {
@@ -203,7 +204,13 @@ void LlvmCompiler::Impl::optimize(llvm::Module& module) {
   pipeline.addPass(llvm::SimplifyCFGPass());
   pipeline.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
   for (llvm::Function& function : module) {
-    if (!function.isDeclaration()) pipeline.run(function, functions);
+    if (function.isDeclaration()) continue;
+    pipeline.run(function, functions);
+    llvm::TargetTransformInfo facts = machine->getTargetTransformInfo(function);
+    unsigned count = facts.getNumberOfRegisters(facts.getRegisterClassForType(/*Vector=*/true));
+    codegen::reduce_register_pressure(function, {.count = static_cast<int>(count),
+                                                 .bits = target.vector_bits,
+                                                 .are_loads_free = machine->getTargetTriple().isX86()});
   }
 }
 
@@ -234,12 +241,13 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   codegen::ModuleEmitter(module, program, symbol, vector_bits, target.cpu, target.features, has_scalef).emit();
   double built = now_ms();
   times.build_ms = built - start;
-  if (verify) {
+  auto check = [&] {
     std::string complaint;
     llvm::raw_string_ostream out(complaint);
-    bool is_broken = llvm::verifyModule(module, &out);
-    TW_CHECK(!is_broken, "emitted IR is not valid");
-  }
+    bool is_broken = verify && llvm::verifyModule(module, &out);
+    TW_CHECK(!is_broken, "IR is not valid");
+  };
+  check();
   auto text = [&] {
     std::string printed;
     llvm::raw_string_ostream out(printed);
@@ -250,6 +258,7 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   built = now_ms();
   optimize(module);
   double optimized = now_ms();
+  check();
   times.passes_ms = optimized - built;
   if (what == Emit::OptimizedIr) return text();
   bool is_assembly = what == Emit::Assembly;

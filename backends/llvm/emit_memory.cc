@@ -1,10 +1,9 @@
 // Loads, stores' addresses, and the split of an address into a hoisted base and a constant offset.
-#include <llvm/IR/InlineAsm.h>
-
 #include <algorithm>
 #include <numeric>
 
 #include "backends/llvm/emitter.h"
+#include "backends/llvm/opaque_pointer.h"
 #include "dsl/base/check.h"
 #include "dsl/ir/walk.h"
 
@@ -124,19 +123,14 @@ llvm::Value* FunctionEmitter::offset_by_terms(llvm::Value* base, const std::vect
 }
 
 // LLVM must not see that two pointers are equal, else it keeps what it loaded for one copy of an unrolled window alive
-// for the next ones and spills accumulators. The number makes each asm different, for equal ones would be merged.
+// for the next ones and spills accumulators.
 llvm::Value* FunctionEmitter::hide(llvm::Value* pointer, int depth) {
   for (const auto& [plain, hidden] : levels_[depth].hidden) {
     if (plain == pointer) return hidden;
   }
   llvm::IRBuilderBase::InsertPointGuard guard(builder_);
   builder_.SetInsertPoint(levels_[depth].head->getTerminator());
-  llvm::Type* pointer_type = builder_.getPtrTy();
-  llvm::FunctionType* type = llvm::FunctionType::get(pointer_type, {pointer_type, builder_.getInt64Ty()}, false);
-  llvm::InlineAsm* nothing = llvm::InlineAsm::get(type, "", "=r,0,i", /*hasSideEffects=*/false);
-  llvm::CallInst* hidden = builder_.CreateCall(nothing, {pointer, builder_.getInt64(++hidden_count_)});
-  hidden->setDoesNotAccessMemory();
-  hidden->setDoesNotThrow();
+  llvm::Value* hidden = opaque_copy(builder_, pointer, ++hidden_count_);
   levels_[depth].hidden.emplace_back(pointer, hidden);
   return hidden;
 }

@@ -1,0 +1,234 @@
+#include "backends/llvm/register_pressure.h"
+
+#include <llvm/ADT/SmallPtrSet.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Transforms/Utils/SSAUpdater.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/llvm/opaque_pointer.h"
+
+namespace tw::codegen {
+namespace {
+
+using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock*, 16>;
+
+// Copies of pointers in one loop. Each needs a general register; x86-64 has 16 in all.
+constexpr std::size_t kMostPointers = 9;
+constexpr int kFirstNumber = 1 << 20;  // of a copy; the emitter counts its own from 1
+const llvm::Align kStackAlign(16);     // that a function finds; more costs it a register
+
+// Where the value has to be for its use.
+llvm::BasicBlock* block_of(const llvm::Use& use) {
+  auto* user = llvm::cast<llvm::Instruction>(use.getUser());
+  auto* phi = llvm::dyn_cast<llvm::PHINode>(user);
+  return phi ? phi->getIncomingBlock(use) : user->getParent();
+}
+
+// The only block before or behind a loop of one block, which leads nowhere else; null if there is none.
+llvm::BasicBlock* block_before(llvm::BasicBlock& loop) {
+  llvm::BasicBlock* before = nullptr;
+  for (llvm::BasicBlock* from : llvm::predecessors(&loop)) {
+    if (from == &loop) continue;
+    if (before || !from->getSingleSuccessor()) return nullptr;
+    before = from;
+  }
+  return before;
+}
+llvm::BasicBlock* block_behind(llvm::BasicBlock& loop) {
+  for (llvm::BasicBlock* to : llvm::successors(&loop)) {
+    if (to != &loop && to->getSinglePredecessor()) return to;
+  }
+  return nullptr;
+}
+
+class LoopPressure {
+ public:
+  LoopPressure(llvm::BasicBlock& loop, const VectorRegisters& registers) : loop_(loop), registers_(registers) {}
+
+  void reduce() {
+    if (!is_loop_without_stores()) return;
+    find_operands();
+    if (operands_.empty()) return;
+    // Beside sums and operands: the other operand of a multiplication, and this one if it has to be loaded before.
+    free_ = registers_.count - (registers_.are_loads_free ? 1 : 2);
+    for (const llvm::PHINode& carried : loop_.phis()) free_ -= registers_of(carried.getType());
+    int wanted = 2 * most_operands();  // LLVM's scheduler loads the next ones early, and forgets values across
+    for (llvm::Instruction* value : values_across()) {
+      free_ -= registers_of(value->getType());
+      if (free_ < wanted && store_around(*value)) free_ += registers_of(value->getType());
+    }
+    for (const Operand& operand : operands_without_register()) reload(operand);
+  }
+
+ private:
+  // A loaded vector that several multiplications read, and where in the block they do.
+  struct Operand {
+    llvm::LoadInst* load;
+    int first, last;
+  };
+
+  bool is_loop_without_stores() const {
+    if (!llvm::is_contained(llvm::successors(&loop_), &loop_)) return false;
+    return std::none_of(loop_.begin(), loop_.end(), [](const llvm::Instruction& instruction) {
+      const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+      return instruction.mayWriteToMemory() && !(call && call->getIntrinsicID() == llvm::Intrinsic::prefetch);
+    });
+  }
+
+  int registers_of(const llvm::Type* type) const {
+    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+    if (!vector) return type->isFloatingPointTy() ? 1 : 0;
+    return std::max(1, static_cast<int>(vector->getPrimitiveSizeInBits().getFixedValue()) / registers_.bits);
+  }
+
+  void find_operands() {
+    std::unordered_map<const llvm::Instruction*, int> places;
+    for (const llvm::Instruction& instruction : loop_) places.emplace(&instruction, static_cast<int>(places.size()));
+    for (llvm::Instruction& instruction : loop_) {
+      auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
+      bool is_shared = load && load->isSimple() && load->getType()->isVectorTy() &&
+                       registers_of(load->getType()) == 1 && load->hasNUsesOrMore(2);
+      if (!is_shared) continue;
+      Operand operand{load, static_cast<int>(places.size()), 0};
+      bool is_multiplied = llvm::all_of(load->users(), [&](const llvm::User* user) {
+        const auto* multiply = llvm::cast<llvm::Instruction>(user);
+        if (multiply->getOpcode() != llvm::Instruction::FMul || multiply->getParent() != &loop_) return false;
+        operand.first = std::min(operand.first, places.at(multiply));
+        operand.last = std::max(operand.last, places.at(multiply));
+        return true;
+      });
+      if (is_multiplied) operands_.push_back(operand);
+    }
+    std::ranges::sort(operands_, {}, &Operand::first);
+  }
+
+  // ---- values that the loop does not touch
+
+  // Those that are read after it: sums of rows that this part of a window leaves out.
+  std::vector<llvm::Instruction*> values_across() const {
+    std::vector<llvm::Instruction*> values;
+    std::map<const llvm::BasicBlock*, BlockSet> reached;  // by where a value is defined
+    for (llvm::BasicBlock& defining : *loop_.getParent()) {
+      if (&defining == &loop_) continue;
+      for (llvm::Instruction& value : defining) {
+        if (!value.getType()->isVectorTy() || value.isUsedInBasicBlock(&loop_)) continue;
+        auto [at, is_new] = reached.try_emplace(&defining);
+        if (is_new) at->second = reached_without(defining);
+        if (llvm::any_of(value.uses(), [&](const llvm::Use& use) { return at->second.contains(block_of(use)); }))
+          values.push_back(&value);
+      }
+    }
+    return values;
+  }
+
+  // The blocks that may run after the loop before `defining` does again.
+  BlockSet reached_without(const llvm::BasicBlock& defining) const {
+    BlockSet reached;
+    llvm::SmallVector<const llvm::BasicBlock*, 16> open{&loop_};
+    while (!open.empty()) {
+      for (const llvm::BasicBlock* next : llvm::successors(open.pop_back_val())) {
+        if (next != &defining && reached.insert(next).second) open.push_back(next);
+      }
+    }
+    return reached;
+  }
+
+  // Stores a value before the loop and loads it behind it. False: it stays in its register.
+  bool store_around(llvm::Instruction& value) {
+    llvm::BasicBlock *before = block_before(loop_), *behind = block_behind(loop_);
+    if (!before || !behind) return false;
+    if (llvm::any_of(value.uses(), [&](const llvm::Use& use) { return block_of(use) == &loop_; })) return false;
+    llvm::BasicBlock& entry = loop_.getParent()->getEntryBlock();
+    llvm::IRBuilder<> builder(&entry, entry.getFirstInsertionPt());
+    llvm::AllocaInst* place = builder.CreateAlloca(value.getType());
+    place->setAlignment(kStackAlign);
+    builder.SetInsertPoint(before->getTerminator());
+    builder.CreateAlignedStore(&value, place, kStackAlign);
+    builder.SetInsertPoint(behind, behind->getFirstInsertionPt());
+    llvm::Value* loaded = builder.CreateAlignedLoad(value.getType(), place, kStackAlign);
+
+    llvm::SSAUpdater updater;
+    updater.Initialize(value.getType(), value.getName());
+    updater.AddAvailableValue(value.getParent(), &value);
+    updater.AddAvailableValue(behind, loaded);
+    std::vector<llvm::Use*> uses;
+    for (llvm::Use& use : value.uses()) {
+      if (block_of(use) != value.getParent()) uses.push_back(&use);
+    }
+    for (llvm::Use* use : uses) updater.RewriteUseAfterInsertions(*use);
+    return true;
+  }
+
+  // ---- operands that multiplications share
+
+  int most_operands() const {
+    int most = 0;
+    for (const Operand& operand : operands_) {
+      most = std::max(most, static_cast<int>(llvm::count_if(operands_, [&](const Operand& other) {
+                        return other.first <= operand.first && operand.first <= other.last;
+                      })));
+    }
+    return most;
+  }
+
+  // Those that find all registers taken where they are used first.
+  std::vector<Operand> operands_without_register() const {
+    std::vector<Operand> held, others;
+    for (const Operand& operand : operands_) {
+      std::erase_if(held, [&](const Operand& other) { return other.last < operand.first; });
+      (static_cast<int>(held.size()) < free_ ? held : others).push_back(operand);
+    }
+    return others;
+  }
+
+  void reload(const Operand& operand) {
+    llvm::LoadInst* load = operand.load;
+    llvm::APInt offset(64, 0);
+    const llvm::DataLayout& layout = loop_.getModule()->getDataLayout();
+    llvm::Value* base = load->getPointerOperand()->stripAndAccumulateConstantOffsets(layout, offset, true);
+    std::vector<llvm::Use*> uses;
+    for (llvm::Use& use : load->uses()) uses.push_back(&use);
+    std::ranges::sort(uses, [](const llvm::Use* a, const llvm::Use* b) {
+      return llvm::cast<llvm::Instruction>(a->getUser())->comesBefore(llvm::cast<llvm::Instruction>(b->getUser()));
+    });
+    std::vector<llvm::Value*>& copies = copies_[base];
+    if (!has_copies(base, copies, uses.size() - 1)) return;
+    for (std::size_t i = 1; i < uses.size(); ++i) {
+      llvm::IRBuilder<> builder(llvm::cast<llvm::Instruction>(uses[i]->getUser()));
+      llvm::Value* at = builder.CreateGEP(builder.getInt8Ty(), copies[i - 1], builder.getInt64(offset.getSExtValue()));
+      uses[i]->set(builder.CreateAlignedLoad(load->getType(), at, load->getAlign()));
+    }
+  }
+
+  // Loads from pointers that LLVM knows to be equal would become one again. False: too many are wanted.
+  bool has_copies(llvm::Value* base, std::vector<llvm::Value*>& copies, std::size_t wanted) {
+    if (wanted > copies.size() && count_ + wanted - copies.size() > kMostPointers) return false;
+    auto* defined = llvm::dyn_cast<llvm::Instruction>(base);
+    bool is_here = defined && defined->getParent() == &loop_ && !llvm::isa<llvm::PHINode>(defined);
+    llvm::IRBuilder<> builder(&loop_, is_here ? std::next(defined->getIterator()) : loop_.getFirstInsertionPt());
+    for (; copies.size() < wanted; ++count_)
+      copies.push_back(opaque_copy(builder, base, kFirstNumber + static_cast<int>(count_)));
+    return true;
+  }
+
+  llvm::BasicBlock& loop_;
+  const VectorRegisters& registers_;
+  int free_ = 0;  // registers for operands
+  std::vector<Operand> operands_;
+  std::map<llvm::Value*, std::vector<llvm::Value*>> copies_;  // of pointers
+  std::size_t count_ = 0;                                     // of all copies
+};
+
+}  // namespace
+
+void reduce_register_pressure(llvm::Function& function, const VectorRegisters& registers) {
+  for (llvm::BasicBlock& block : function) LoopPressure(block, registers).reduce();
+}
+
+}  // namespace tw::codegen
