@@ -80,6 +80,13 @@ double vectors_of(double lanes, double columns, double full, bool has_lane_masks
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
+// What is converted first cannot be loaded by the multiplication itself.
+bool is_of_one_width(const FlatProgram& program, const std::vector<Use>& uses) {
+  auto bytes = [&](const Use& use) { return bytes_of(program.buffers[use.buffer].buffer->dtype); };
+  return bytes(uses.front()) >= 4 &&
+         std::ranges::all_of(uses, [&](const Use& use) { return bytes(use) == bytes(uses.front()); });
+}
+
 }  // namespace
 
 double StoreProfile::cycles(const MachineRates& rates) const {
@@ -239,7 +246,7 @@ void StoreProfiler::count_operands(const FlatProgram& program, const FlatStore& 
       std::max(1.0, reused + streaming - (streaming == 0 && reused > largest_reused ? largest_reused - 1 : 0));
   if (!out.in_registers || !out.accumulates) return;
   out.registers_over = std::max(0.0, out.accumulators + out.operands - target_.vector_registers);
-  if (!out.is_bound) reload_operands(largest_reused, out);
+  if (!out.is_bound && is_of_one_width(program, uses)) reload_operands(largest_reused, out);
 }
 
 // Code generation on processors gives up the registers of all but one vector that rows use again: each row loads it.

@@ -58,6 +58,7 @@ class LoopPressure {
     // Beside sums and operands: the other operand of a multiplication, and this one if it has to be loaded before.
     free_ = registers_.count - (registers_.are_loads_free ? 1 : 2);
     for (const llvm::PHINode& carried : loop_.phis()) free_ -= registers_of(carried.getType());
+    free_ -= registers_from_outside();
     int wanted = 2 * most_operands();  // LLVM's scheduler loads the next ones early, and forgets values across
     for (llvm::Instruction* value : values_across()) {
       free_ -= registers_of(value->getType());
@@ -98,7 +99,9 @@ class LoopPressure {
       Operand operand{load, static_cast<int>(places.size()), 0};
       bool is_multiplied = llvm::all_of(load->users(), [&](const llvm::User* user) {
         const auto* multiply = llvm::cast<llvm::Instruction>(user);
-        if (multiply->getOpcode() != llvm::Instruction::FMul || multiply->getParent() != &loop_) return false;
+        bool is_product =
+            multiply->getOpcode() == llvm::Instruction::FMul || multiply->getOpcode() == llvm::Instruction::Mul;
+        if (!is_product || multiply->getParent() != &loop_) return false;
         operand.first = std::min(operand.first, places.at(multiply));
         operand.last = std::max(operand.last, places.at(multiply));
         return true;
@@ -106,6 +109,21 @@ class LoopPressure {
       if (is_multiplied) operands_.push_back(operand);
     }
     std::ranges::sort(operands_, {}, &Operand::first);
+  }
+
+  int registers_from_outside() const {
+    llvm::SmallPtrSet<const llvm::Value*, 16> read;
+    int registers = 0;
+    for (const llvm::Instruction& instruction : loop_) {
+      if (llvm::isa<llvm::PHINode>(instruction)) continue;
+      for (const llvm::Value* operand : instruction.operands()) {
+        const auto* outside = llvm::dyn_cast<llvm::Instruction>(operand);
+        if (outside && outside->getParent() != &loop_ && outside->getType()->isVectorTy() &&
+            read.insert(outside).second)
+          registers += registers_of(outside->getType());
+      }
+    }
+    return registers;
   }
 
   // ---- values that the loop does not touch

@@ -539,6 +539,20 @@ TEST(RegisterTiling, RowsUseTheVectorsOfColumnsAgain) {
   EXPECT_EQ(capsules.find("split(j, [_, r])"), std::string::npos) << "weights move along j";
 }
 
+// A multiplication can load its operand by itself, unless that is converted first.
+TEST(RegisterTiling, SumsTakeTheRegistersOfOperandsThatAreNotConverted) {
+  auto text = [](DType type) {
+    return space_text(workload("matmul", {{"M", i64{64}}, {"N", i64{64}}, {"K", i64{5}}, {"T", type}}));
+  };
+  const std::string one = "require((((r * v) + 1) + 1) <=", all = "require((((r * v) + v) + 1) <=";
+  EXPECT_NE(text(DType::F32).find(one), std::string::npos) << text(DType::F32);
+  EXPECT_EQ(text(DType::F32).find(all), std::string::npos);
+  for (DType type : {DType::BF16, DType::F16, DType::I8}) {
+    EXPECT_EQ(text(type).find(one), std::string::npos) << name_of(type);
+    EXPECT_NE(text(type).find(all), std::string::npos) << name_of(type) << "\n" << text(type);
+  }
+}
+
 // Columns that do not fill their last vector may be padded: in a copy of a constant before the call, of another operand
 // in it.
 TEST(RegisterTiling, ColumnsArePaddedWhereTheyFillNoVector) {
