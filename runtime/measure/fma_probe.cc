@@ -47,39 +47,9 @@ __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
       : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
         "xmm13", "xmm14", "xmm15", "cc");
 }
-
-// A multiplication of 64-bit integers takes three cycles on all x86-64 processors that have FMA instructions.
-constexpr int kCyclesPerMultiplication = 3, kMultiplications = 64;
-
-void multiply_in_a_chain(i64 rounds) {
-  i64 product = 3;
-  asm volatile(
-      ".balign 64\n"
-      "1:\n"
-      ".rept 64\n"
-      "  imul %1, %1\n"
-      ".endr\n"
-      "  dec %0\n"
-      "  jnz 1b\n"
-      : "+r"(rounds), "+r"(product)
-      :
-      : "cc");
-}
 #endif
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// Rounds a second: the fastest of short samples.
-double fastest(void (*run)(i64 rounds), i64 rounds, double seconds) {
-  double best = 0, begin = now(), end = begin;
-  while (end - begin < seconds) {
-    double before = end;
-    run(rounds);
-    end = now();
-    best = std::max(best, static_cast<double>(rounds) / (end - before));
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -100,21 +70,15 @@ double measure_fma_peak(double seconds, int vector_bits) {
   double best = 0;
   for (const FmaVariant& variant : fma_variants()) {
     if (!variant.is_present() || variant.bits > vector_bits) continue;
-    best = std::max(best, variant.flops_per_round * fastest(variant.run, rounds, seconds));
+    double begin = now(), end = begin;
+    while (end - begin < seconds) {
+      double before = end;
+      variant.run(rounds);
+      end = now();
+      best = std::max(best, variant.flops_per_round * static_cast<double>(rounds) / (end - before));
+    }
   }
   return best;
-}
-
-double measure_fma_limit([[maybe_unused]] double seconds) {
-#if defined(__x86_64__)
-  for (const FmaVariant& variant : fma_variants()) {
-    if (!variant.is_present()) continue;
-    constexpr i64 rounds = 200;  // some ten microseconds
-    double cycles = kMultiplications * kCyclesPerMultiplication * fastest(multiply_in_a_chain, rounds, seconds);
-    return cycles * 2 * 2 * variant.bits / 32;
-  }
-#endif
-  return 0;
 }
 
 }  // namespace tw

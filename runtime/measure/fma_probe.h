@@ -24,9 +24,4 @@ const std::vector<FmaVariant>& fma_variants();
 // larger.
 double measure_fma_peak(double seconds, int vector_bits = 512);
 
-// What the peak can be at most at the clock of now: two of the widest FMAs that are present a cycle, in f32 operations
-// a second. The cycles are counted by a chain of dependent multiplications, which another thread of the same core does
-// not slow down, as it does the FMAs. 0 if there is no probe.
-double measure_fma_limit(double seconds);
-
 }  // namespace tw

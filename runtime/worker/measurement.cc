@@ -181,11 +181,10 @@ class Measurement {
            fail(MeasureStatus::Cheat, cat("says that its checked calls took ", told, " s, while ", phase, " s passed"));
   }
 
-  // The measured peak is too small where the core was shared with others all the time: before a time is called
-  // impossible, the limit decides, which they do not change.
+  // If the time is below the least possible one, the peak of the machine is measured once more.
   bool reaches_least_time() {
     if (result.seconds * kAbovePeak >= least_seconds()) return true;
-    worker_.fma_peak = std::max(worker_.fma_peak, measure_fma_limit(kProbeAgainSeconds));
+    worker_.fma_peak = std::max(worker_.fma_peak, measure_fma_peak(kProbeAgainSeconds));
     return result.seconds * kAbovePeak >= least_seconds();
   }
 

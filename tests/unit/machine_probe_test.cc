@@ -3,12 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
-#include <vector>
 
 #include "backends/target.h"
-#include "runtime/measure/fma_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "support/support.h"
 
@@ -31,24 +27,6 @@ TEST(MachineProbe, FiguresBecomeRatesOfTheDraftModel) {
   MachineRates odd = rates_of({.clock = 1e12, .bandwidth = 1, .all_bandwidth = 1e15, .start_seconds = 10}, 2);
   EXPECT_TRUE(parse_rates(to_text(odd)));
   EXPECT_EQ(odd.memory_speed_up, 2);
-}
-
-// Threads on all processors take the FMA units of each core: the peak falls where two share a core, the limit may not.
-TEST(FmaProbe, LimitIsNoLowerBesideOtherThreads) {
-  double quiet = measure_fma_limit(0.02), peak = measure_fma_peak(0.02);
-  if (peak == 0) GTEST_SKIP() << "this CPU has no FMA instructions that the probe knows";
-  EXPECT_GT(quiet, 0.95 * peak);
-  std::atomic<bool> done = false;
-  std::vector<std::jthread> others;
-  for (int i = 0; i < 2 * usable_threads(); ++i) {
-    others.emplace_back([&] {
-      while (!done) measure_fma_peak(1e-3);
-    });
-  }
-  double busy = 0;
-  for (int attempt = 0; attempt < 20 && busy < 0.9 * quiet; ++attempt) busy = std::max(busy, measure_fma_limit(0.02));
-  done = true;
-  EXPECT_GE(busy, 0.9 * quiet);
 }
 
 TEST(MachineProbe, RatesAreTextAndBack) {
