@@ -77,7 +77,7 @@ int build(const MeasureFlags& flags) {
     std::printf("built %lld trials; %lld cannot be compiled, %lld ended with a fault\n",
                 static_cast<long long>(report.built), static_cast<long long>(report.failed),
                 static_cast<long long>(report.faults));
-  if (!report.error.empty()) return say(report.error), Environment;
+  if (!report.error.empty() && !stop_wanted) return say(report.error), Environment;
   return stop_wanted ? Interrupted : Ok;
 }
 
@@ -99,9 +99,10 @@ int run_measure(int count, char** words) {
   if (std::optional<int> code = parse_measure_flags(count, words, flags)) return *code;
   if (!flags.build_for.empty()) return build(flags);
   if (!flags.built_with.empty()) return run_built_machine(words);
-  if (!store_rates(flags.database, waiting_for(flags))) return stop_wanted ? Interrupted : Environment;
+  const Waiting waiting = waiting_for(flags);
+  if (!store_rates(flags.database, waiting)) return stop_wanted ? Interrupted : Environment;
   std::string ignored;
-  return lend_machine(flags, compile_here(), cuda::nvrtc_version(ignored).value_or(""));
+  return lend_machine(flags, waiting, compile_here(), cuda::nvrtc_version(ignored).value_or(""));
 }
 
 }  // namespace tw::cli

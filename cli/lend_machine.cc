@@ -89,12 +89,13 @@ Waiting waiting_for(const MeasureFlags& flags) {
           .say = [](const std::string& text) { say(text); }};
 }
 
-int lend_machine(const MeasureFlags& flags, std::shared_ptr<KernelSource> kernels, const std::string& nvrtc) {
+int lend_machine(const MeasureFlags& flags, const Waiting& waiting, std::shared_ptr<KernelSource> kernels,
+                 const std::string& nvrtc) {
   MachineOptions machine = machine_options(flags, std::move(kernels), nvrtc);
   std::unique_ptr<MetricsServer> server;
   if (!serve_metrics(flags, machine, server)) return Environment;
   say(cat("this machine measures for ", join(split(machine.announced.targets, '\n'), ", "), "; Ctrl-C takes it back"));
-  MachineReport report = MeasuringMachine(std::move(machine), waiting_for(flags)).run();
+  MachineReport report = MeasuringMachine(std::move(machine), waiting).run();
   const MachineCounts& counts = report.counts;
   if (flags.json)
     print_json({{"good", counts.good},
@@ -108,7 +109,7 @@ int lend_machine(const MeasureFlags& flags, std::shared_ptr<KernelSource> kernel
                 {"error", report.error}});
   else
     std::printf("%s\n", summary_of(report).c_str());
-  if (!report.error.empty()) return say(report.error), Environment;
+  if (!report.error.empty() && !stop_wanted) return say(report.error), Environment;
   return stop_wanted ? Interrupted : Ok;
 }
 

@@ -31,7 +31,8 @@ std::optional<int> parse_measure_flags(int count, char** words, MeasureFlags& fl
 // Ends on Ctrl-C, and after flags.seconds.
 Waiting waiting_for(const MeasureFlags& flags);
 
-// Measures until it is stopped, and prints what was done. `nvrtc`: see why_no_device(). Returns the exit code.
-int lend_machine(const MeasureFlags& flags, std::shared_ptr<KernelSource> kernels, const std::string& nvrtc);
+// Measures until `waiting` says to stop, and prints what was done. `nvrtc`: see why_no_device(). Returns the exit code.
+int lend_machine(const MeasureFlags& flags, const Waiting& waiting, std::shared_ptr<KernelSource> kernels,
+                 const std::string& nvrtc);
 
 }  // namespace tw::cli

@@ -13,7 +13,7 @@ constexpr double kFmaLatency = 4,
                  kMemoryChainLatency = 11;  // of a sum in a register; of one that is stored and loaded again
 // The loads of real tiles: tiles that need 1.1 loads per multiply-add reach 70 % of the peak.
 constexpr double kLoadsPerCycle = 1.5;
-constexpr double kReload = 0.4;      // of a load: the multiplication does it
+constexpr double kReload = 0.4;      // cost of one that a multiplication does, by that of a load of its own; on x86
 constexpr double kReloading = 1.07;  // what a body takes longer then
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
 constexpr double kScatteredStore = 4;  // of one element, in cycles, where vectors are stored element by element

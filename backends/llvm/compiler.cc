@@ -208,6 +208,7 @@ void LlvmCompiler::Impl::optimize(llvm::Module& module) {
     pipeline.run(function, functions);
     llvm::TargetTransformInfo facts = machine->getTargetTransformInfo(function);
     unsigned count = facts.getNumberOfRegisters(facts.getRegisterClassForType(/*Vector=*/true));
+    if (count == 0) continue;  // unknown
     codegen::reduce_register_pressure(function, {.count = static_cast<int>(count),
                                                  .bits = target.vector_bits,
                                                  .are_loads_free = machine->getTargetTriple().isX86()});

@@ -21,7 +21,7 @@ using BlockSet = llvm::SmallPtrSet<const llvm::BasicBlock*, 16>;
 // Copies of pointers in one loop. Each needs a general register; x86-64 has 16 in all.
 constexpr std::size_t kMostPointers = 9;
 constexpr int kFirstNumber = 1 << 20;  // of a copy; the emitter counts its own from 1
-const llvm::Align kStackAlign(16);     // that a function finds; more costs it a register
+const llvm::Align kStackAlign(16);     // of the stack by the ABI; more would cost a register
 
 // Where the value has to be for its use.
 llvm::BasicBlock* block_of(const llvm::Use& use) {
@@ -30,7 +30,7 @@ llvm::BasicBlock* block_of(const llvm::Use& use) {
   return phi ? phi->getIncomingBlock(use) : user->getParent();
 }
 
-// The only block before or behind a loop of one block, which leads nowhere else; null if there is none.
+// The only block that leads into a loop of one block, and nowhere else; null if there is none.
 llvm::BasicBlock* block_before(llvm::BasicBlock& loop) {
   llvm::BasicBlock* before = nullptr;
   for (llvm::BasicBlock* from : llvm::predecessors(&loop)) {
@@ -40,12 +40,16 @@ llvm::BasicBlock* block_before(llvm::BasicBlock& loop) {
   }
   return before;
 }
+// A block that only the loop leads to.
 llvm::BasicBlock* block_behind(llvm::BasicBlock& loop) {
   for (llvm::BasicBlock* to : llvm::successors(&loop)) {
     if (to != &loop && to->getSinglePredecessor()) return to;
   }
   return nullptr;
 }
+
+// Not masks, which have registers of their own.
+bool is_data(const llvm::Type* type) { return type->isVectorTy() && type->getScalarSizeInBits() >= 8; }
 
 class LoopPressure {
  public:
@@ -55,11 +59,11 @@ class LoopPressure {
     if (!is_loop_without_stores()) return;
     find_operands();
     if (operands_.empty()) return;
-    // Beside sums and operands: the other operand of a multiplication, and this one if it has to be loaded before.
+    // One for the other factor of a multiplication. One more where a multiplication reads only registers.
     free_ = registers_.count - (registers_.are_loads_free ? 1 : 2);
     for (const llvm::PHINode& carried : loop_.phis()) free_ -= registers_of(carried.getType());
     free_ -= registers_from_outside();
-    int wanted = 2 * most_operands();  // LLVM's scheduler loads the next ones early, and forgets values across
+    int wanted = 2 * most_operands();  // LLVM's scheduler loads those of the next step early
     for (llvm::Instruction* value : values_across()) {
       free_ -= registers_of(value->getType());
       if (free_ < wanted && store_around(*value)) free_ += registers_of(value->getType());
@@ -83,7 +87,7 @@ class LoopPressure {
   }
 
   int registers_of(const llvm::Type* type) const {
-    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+    const auto* vector = is_data(type) ? llvm::dyn_cast<llvm::FixedVectorType>(type) : nullptr;
     if (!vector) return type->isFloatingPointTy() ? 1 : 0;
     return std::max(1, static_cast<int>(vector->getPrimitiveSizeInBits().getFixedValue()) / registers_.bits);
   }
@@ -93,8 +97,8 @@ class LoopPressure {
     for (const llvm::Instruction& instruction : loop_) places.emplace(&instruction, static_cast<int>(places.size()));
     for (llvm::Instruction& instruction : loop_) {
       auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
-      bool is_shared = load && load->isSimple() && load->getType()->isVectorTy() &&
-                       registers_of(load->getType()) == 1 && load->hasNUsesOrMore(2);
+      bool is_shared = load && load->isSimple() && is_data(load->getType()) && registers_of(load->getType()) == 1 &&
+                       load->hasNUsesOrMore(2);
       if (!is_shared) continue;
       Operand operand{load, static_cast<int>(places.size()), 0};
       bool is_multiplied = llvm::all_of(load->users(), [&](const llvm::User* user) {
@@ -118,8 +122,7 @@ class LoopPressure {
       if (llvm::isa<llvm::PHINode>(instruction)) continue;
       for (const llvm::Value* operand : instruction.operands()) {
         const auto* outside = llvm::dyn_cast<llvm::Instruction>(operand);
-        if (outside && outside->getParent() != &loop_ && outside->getType()->isVectorTy() &&
-            read.insert(outside).second)
+        if (outside && outside->getParent() != &loop_ && is_data(outside->getType()) && read.insert(outside).second)
           registers += registers_of(outside->getType());
       }
     }
@@ -135,7 +138,7 @@ class LoopPressure {
     for (llvm::BasicBlock& defining : *loop_.getParent()) {
       if (&defining == &loop_) continue;
       for (llvm::Instruction& value : defining) {
-        if (!value.getType()->isVectorTy() || value.isUsedInBasicBlock(&loop_)) continue;
+        if (!is_data(value.getType()) || value.isUsedInBasicBlock(&loop_)) continue;
         auto [at, is_new] = reached.try_emplace(&defining);
         if (is_new) at->second = reached_without(defining);
         if (llvm::any_of(value.uses(), [&](const llvm::Use& use) { return at->second.contains(block_of(use)); }))
@@ -207,8 +210,8 @@ class LoopPressure {
 
   void reload(const Operand& operand) {
     llvm::LoadInst* load = operand.load;
-    llvm::APInt offset(64, 0);
     const llvm::DataLayout& layout = loop_.getModule()->getDataLayout();
+    llvm::APInt offset(layout.getIndexTypeSizeInBits(load->getPointerOperandType()), 0);
     llvm::Value* base = load->getPointerOperand()->stripAndAccumulateConstantOffsets(layout, offset, true);
     std::vector<llvm::Use*> uses;
     for (llvm::Use& use : load->uses()) uses.push_back(&use);

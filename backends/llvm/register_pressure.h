@@ -11,7 +11,8 @@ struct VectorRegisters {
   bool are_loads_free = false;  // a multiplication may read one operand from memory
 };
 
-// For loops of one block that carry vectors and write nothing. What they compute stays the same, to the bit.
+// For loops of one block that write nothing and in which multiplications share loaded vectors. What they compute stays
+// the same, to the bit.
 void reduce_register_pressure(llvm::Function& function, const VectorRegisters& registers);
 
 }  // namespace tw::codegen

@@ -21,7 +21,7 @@ int measure(int count, char** words) {
   std::string error;
   std::optional<CheckingKey> key = CheckingKey::read(flags.built_with, error);
   if (!key) return say(error), Environment;
-  return lend_machine(flags, std::make_shared<BuiltSource>(std::move(*key)), /*nvrtc=*/"");
+  return lend_machine(flags, waiting_for(flags), std::make_shared<BuiltSource>(std::move(*key)), /*nvrtc=*/"");
 }
 
 }  // namespace

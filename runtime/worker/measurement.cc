@@ -165,6 +165,8 @@ class Measurement {
       if (!take_samples(phase, incumbent_seconds)) return false;
       if (reaches_least_time()) return true;
     }
+    // Others slowed the incumbent down in all pairs, and nobody said so.
+    if (is_possible(result.min_seconds)) return count_shortest_sample(result), true;
     return fail_too_fast();
   }
 
@@ -181,11 +183,13 @@ class Measurement {
            fail(MeasureStatus::Cheat, cat("says that its checked calls took ", told, " s, while ", phase, " s passed"));
   }
 
+  bool is_possible(double seconds) const { return seconds * kAbovePeak >= least_seconds(); }
+
   // If the time is below the least possible one, the peak of the machine is measured once more.
   bool reaches_least_time() {
-    if (result.seconds * kAbovePeak >= least_seconds()) return true;
+    if (is_possible(result.seconds)) return true;
     worker_.fma_peak = std::max(worker_.fma_peak, measure_fma_peak(kProbeAgainSeconds));
-    return result.seconds * kAbovePeak >= least_seconds();
+    return is_possible(result.seconds);
   }
 
   bool fail_too_fast() {
@@ -217,8 +221,7 @@ class Measurement {
     }
     if (!agrees) return fail(MeasureStatus::Cheat, clocks);
     result.disturbed = 0;
-    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result,
-                     least_seconds() / kAbovePeak);
+    evaluate_samples(samples, job_.options, job_.incumbent != nullptr, incumbent_seconds, result);
     return true;
   }
 

@@ -192,7 +192,7 @@ void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, co
 }
 
 void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent,
-                      double incumbent_seconds, MeasureResult& result, double least_seconds) {
+                      double incumbent_seconds, MeasureResult& result) {
   auto per_call = [](const Sample& sample) {
     return static_cast<double>(sample.nanoseconds) * 1e-9 / std::max(sample.calls, 1);
   };
@@ -241,11 +241,15 @@ void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& 
   result.upper_quartile = has_incumbent ? ratio.upper : time.upper;
   if (incumbent_seconds > 0) best_incumbent = std::min(best_incumbent, incumbent_seconds);
   result.seconds = has_incumbent ? result.ratio * best_incumbent : result.min_seconds;
-  // The ratio of disturbed samples may say anything, and one that makes the candidate faster than the machine is wrong:
-  // such a kernel is no faster than it was seen to be.
-  if (noisy || result.seconds < least_seconds) result.seconds = std::max(result.seconds, result.min_seconds);
+  // The ratio of disturbed samples may say anything: such a kernel is no faster than it was seen to be.
+  if (noisy) result.seconds = std::max(result.seconds, result.min_seconds);
   result.status = noisy ? MeasureStatus::Noisy : MeasureStatus::Ok;
   if (noisy) result.message = "every sample was disturbed by other processes";
+}
+
+void count_shortest_sample(MeasureResult& result) {
+  result.ratio *= result.min_seconds / result.seconds;
+  result.seconds = result.min_seconds;
 }
 
 MeasureResult confirmed(const MeasureResult& first, MeasureResult second) {

@@ -61,10 +61,12 @@ void take_samples(const BoundKernel& candidate, const BoundKernel* incumbent, co
                   int schedstat, SampleLog& log);
 
 // In the worker: everything in MeasureResult that comes from the samples. `incumbent_seconds`: the
-// incumbent's smallest time before this measurement, 0 = unknown. `least_seconds`: what the machine needs at least for
-// the candidate. Sets the status to Ok or Noisy.
+// incumbent's smallest time before this measurement, 0 = unknown. Sets the status to Ok or Noisy.
 void evaluate_samples(const std::vector<Sample>& samples, const MeasureOptions& options, bool has_incumbent,
-                      double incumbent_seconds, MeasureResult& result, double least_seconds = 0);
+                      double incumbent_seconds, MeasureResult& result);
+
+// Where an estimate by the incumbent cannot be true: the shortest sample counts, for the ratio, too.
+void count_shortest_sample(MeasureResult& result);
 
 // Returns the timing that counts out of two of one kernel: the slower one, or the second if that is noisy.
 MeasureResult confirmed(const MeasureResult& first, MeasureResult second);
