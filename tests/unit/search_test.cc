@@ -317,8 +317,7 @@ TEST_F(Search, TheIncumbentIsTheFastestCandidateSoFar) {
             0.9 * best.seconds;  // a best one, if it were a candidate
       EXPECT_TRUE((options.incumbent ? options.incumbent->code : "") == (is_untuned ? "" : best.code))
           << "call " << calls << " of task " << task;
-      if (!is_untuned && result.seconds < best.seconds) best.code = candidate.code;
-      if (result.seconds < best.seconds) best.seconds = result.seconds;
+      if (!is_untuned && result.seconds < best.seconds) best = {candidate.code, result.seconds};
       return result;
     }
 
