@@ -18,7 +18,6 @@
 #include "runtime/measure/machine_probe.h"
 #include "runtime/measure/machine_roofs.h"
 #include "runtime/store/server_answers.h"
-#include "runtime/store/server_wait.h"
 #include "sampler/fleet/trial_builder.h"
 
 namespace tw::cli {
@@ -28,8 +27,8 @@ namespace {
 // may store no models. Takes 128 MiB of memory for a moment. A server that is away is waited for, as later. False after
 // a message: the database cannot be used.
 bool store_rates(const std::string& address, const Waiting& waiting) {
-  std::optional<Database> database = checked(repeat_while_it_may_pass(
-      waiting, [&] { return answers(address); }, [&] { return Database::open(address, DatabaseMode::Write); }));
+  std::optional<Database> database =
+      checked(open_when_it_answers(address, waiting, [&] { return Database::open(address, DatabaseMode::Write); }));
   if (!database) return false;
   DatabaseResult<MachineRates> rates = machine_rates(*database, /*may_measure=*/true);
   if (rates) DatabaseStatus ignored = keep_roofs(*database, *rates);

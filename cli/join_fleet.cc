@@ -52,8 +52,8 @@ std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const 
   auto passed = [begin] { return seconds_now() - begin; };
   Waiting waiting{.must_stop = [&] { return stop_wanted || (tuning.seconds > 0 && passed() >= tuning.seconds); },
                   .say = [](const std::string& text) { say(text); }};
-  std::optional<std::unique_ptr<TunerLink>> link = checked(repeat_while_it_may_pass(
-      waiting, [&] { return answers(address); }, [&] { return TunerLink::open(address, name_of_process()); }));
+  std::optional<std::unique_ptr<TunerLink>> link =
+      checked(open_when_it_answers(address, waiting, [&] { return TunerLink::open(address, name_of_process()); }));
   if (!link) return nullptr;
   const Target& target = tasks[0].target;
   std::optional<MeasuredTarget> machine = (*link)->machine_for(to_string(target), waiting, tasks[0].machine);

@@ -82,11 +82,11 @@ MachineReport MeasuringMachine::run() {
 // ---- the database
 
 bool MeasuringMachine::open() {
-  auto connect = [&] { return answers(options_.address); };
-  auto queue = repeat_while_it_may_pass(waiting_, connect, [&] { return TrialQueue::open(options_.address); });
+  const std::string& address = options_.address;
+  auto queue = open_when_it_answers(address, waiting_, [&] { return TrialQueue::open(address); });
   if (!queue) return fail(queue.error());
   queue_.emplace(std::move(*queue));
-  DatabaseStatus opened = repeat_while_it_may_pass(waiting_, connect, [&] { return reopen_database(); });
+  DatabaseStatus opened = open_when_it_answers(address, waiting_, [&] { return reopen_database(); });
   if (!opened) return fail(opened.error());
   Target processor = host_target();
   processor.threads = 1;

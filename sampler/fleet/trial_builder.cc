@@ -6,7 +6,6 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/store/server_answers.h"
-#include "runtime/store/server_wait.h"
 #include "sampler/search/device_checks.h"
 #include "sampler/search/sampled_reference.h"
 #include "sampler/search/trial.h"
@@ -96,12 +95,11 @@ BuilderReport TrialBuilder::run() {
 }
 
 bool TrialBuilder::open() {
-  auto connect = [&] { return answers(options_.address); };
-  auto queue = repeat_while_it_may_pass(waiting_, connect, [&] { return TrialQueue::open(options_.address); });
+  const std::string& address = options_.address;
+  auto queue = open_when_it_answers(address, waiting_, [&] { return TrialQueue::open(address); });
   if (!queue) return fail(queue.error());
   queue_.emplace(std::move(*queue));
-  auto database = repeat_while_it_may_pass(waiting_, connect,
-                                           [&] { return Database::open(options_.address, DatabaseMode::Write); });
+  auto database = open_when_it_answers(address, waiting_, [&] { return Database::open(address, DatabaseMode::Write); });
   if (!database) return fail(database.error());
   database_.emplace(std::move(*database));
   if (!announce()) return false;

@@ -7,6 +7,7 @@
 
 #include "backends/backend.h"
 #include "backends/interpreter.h"
+#include "backends/target.h"
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/lower.h"
@@ -71,17 +72,19 @@ std::vector<std::string> stack_in_loops(const std::string& assembly) {
 
 class RegisterPressure : public testing::TestWithParam<Tile> {
  protected:
-  static std::string assembly(const Program& program) {
-    Arena arena;
-    Result<LoweredProgram> lowered = lower(arena, program, {.vector_bits = 256, .vector_registers = 16});
+  LoweredProgram lowered(const test::Scheduled& scheduled) {
+    Result<LoweredProgram> lowered = lower(arena_, scheduled.program(), {.vector_bits = 256, .vector_registers = 16});
     EXPECT_TRUE(lowered) << to_string(lowered.rejected());
-    return *compiler().emit(*lowered, "f", Emit::Assembly);
+    return lowered ? *lowered : LoweredProgram();
   }
+
+ private:
+  Arena arena_;
 };
 
 TEST_P(RegisterPressure, LoopsTouchNoStack) {
   for (const test::Scheduled& scheduled : {product(GetParam()), convolution(GetParam())}) {
-    std::string text = assembly(scheduled.program());
+    std::string text = *compiler().emit(lowered(scheduled), "f", Emit::Assembly);
     EXPECT_NE(text.find("vfmadd"), std::string::npos);
     std::vector<std::string> lines = stack_in_loops(text);
     EXPECT_EQ(lines, std::vector<std::string>()) << text;
@@ -90,12 +93,9 @@ TEST_P(RegisterPressure, LoopsTouchNoStack) {
 
 // Small integers: sums are exact.
 TEST_P(RegisterPressure, ResultsStayTheSame) {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2 here";
+  if (host_target().vector_bits < 256) GTEST_SKIP() << "the code is for AVX2, which this processor lacks";
   test::Scheduled scheduled = convolution(GetParam());
-  Arena arena;
-  Result<LoweredProgram> lowered = lower(arena, scheduled.program(), {.vector_bits = 256, .vector_registers = 16});
-  ASSERT_TRUE(lowered) << to_string(lowered.rejected());
-  Result<Kernel> kernel = compiler().compile(*lowered, "f");
+  Result<Kernel> kernel = compiler().compile(lowered(scheduled), "f");
   ASSERT_TRUE(kernel) << to_string(kernel.rejected());
   std::string error;
   LoadedObject loaded = load_object(kernel->code, error);
