@@ -105,8 +105,7 @@ bool SimulatedMachines::lease(Machine& machine) {
 void SimulatedMachines::work(Machine& machine) {
   constexpr double kBetweenStarts = 5e-3;  // a server takes as long for a new session
   sleep(kBetweenStarts * machine.number);
-  auto opened = repeat_while_it_may_pass(
-      waiting_, [&] { return answers(fleet_.address); }, [&] { return TrialQueue::open(fleet_.address); });
+  auto opened = open_when_it_answers(fleet_.address, waiting_, [&] { return TrialQueue::open(fleet_.address); });
   if (!opened) return void(machine.error = stop_ ? "" : opened.error());
   machine.queue.emplace(std::move(*opened));
   bool is_there = announce(machine);
