@@ -237,9 +237,9 @@ Result<std::string> LlvmCompiler::Impl::translate_unguarded(const LoweredProgram
   module.setPICLevel(llvm::PICLevel::BigPIC);
   TW_TRY(int widest, codegen::check_intrinsics(program, *machine, module));
   int vector_bits = std::max(target.vector_bits, widest);  // LLVM splits what is wider, but no instructions by name
-  bool has_scalef = vector_bits >= 512 && machine->getTargetTriple().isX86() &&
-                    machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
-  codegen::ModuleEmitter(module, program, symbol, vector_bits, target.cpu, target.features, has_scalef).emit();
+  bool has_table = vector_bits >= 512 && machine->getTargetTriple().isX86() &&
+                   machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
+  codegen::ModuleEmitter(module, program, symbol, vector_bits, target.cpu, target.features, has_table).emit();
   double built = now_ms();
   times.build_ms = built - start;
   auto check = [&] {

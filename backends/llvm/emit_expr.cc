@@ -36,6 +36,12 @@ std::optional<i64> positive_constant(const Expr* expr) {
   return value && *value > 0 ? value : std::nullopt;
 }
 
+bool is_number(const Expr* expr, double number) {
+  if (const Broadcast* all = as<Broadcast>(expr)) expr = all->value;
+  const FloatImm* own = as<FloatImm>(expr);
+  return own && own->value == number;
+}
+
 }  // namespace
 
 llvm::Type* FunctionEmitter::value_type(DType dtype) {
@@ -179,8 +185,24 @@ int FunctionEmitter::depth_of(const Expr* expr) const {
   return depth;
 }
 
+// Pairs of operations that take fewer instructions together; null if it is none.
+llvm::Value* FunctionEmitter::joined(const Binary& node) {
+  if (node.a->type.dtype != DType::F32) return nullptr;
+  for (auto [expr, other] : {std::pair(node.a, node.b), {node.b, node.a}}) {
+    const Call* call = as<Call>(expr);
+    if (!call) continue;
+    if (node.op == BinaryOp::Mul && call->function == Function::Sigmoid)
+      return math_.times_sigmoid(value(other), value(call->arguments[0]));
+    if (node.op != BinaryOp::Add || !is_number(other, 1)) continue;
+    if (call->function == Function::Tanh) return math_.one_plus_tanh(value(call->arguments[0]));
+    if (call->function == Function::Erf) return math_.one_plus_erf(value(call->arguments[0]));
+  }
+  return nullptr;
+}
+
 llvm::Value* FunctionEmitter::binary(const Binary& node) {
   DType dtype = node.a->type.dtype;
+  if (llvm::Value* result = joined(node)) return result;
   if (node.op == BinaryOp::FloorDiv || node.op == BinaryOp::FloorMod) return divide(node);
   bool is_logic = node.op == BinaryOp::And || node.op == BinaryOp::Or;
   if (is_logic && dtype == DType::Bool && may_trap(node.b)) {  // the second operand may be guarded by the first

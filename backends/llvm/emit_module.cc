@@ -15,14 +15,14 @@ u64 alignment_at(i64 offset) { return offset == 0 ? 64 : static_cast<u64>(std::g
 }  // namespace
 
 ModuleEmitter::ModuleEmitter(llvm::Module& module, const LoweredProgram& program, std::string_view symbol,
-                             int vector_bits, const std::string& cpu, const std::string& features, bool has_scalef)
+                             int vector_bits, const std::string& cpu, const std::string& features, bool has_table)
     : module_(module),
       program_(program),
       symbol_(symbol),
       vector_bits_(vector_bits),
       cpu_(cpu),
       features_(features),
-      has_scalef_(has_scalef) {}
+      has_table_(has_table) {}
 
 void ModuleEmitter::emit() {
   if (program_.prepack.body) emit_entry(program_.prepack, false);

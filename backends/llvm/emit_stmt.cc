@@ -31,7 +31,7 @@ LiveIns live_ins(const Stmt* stmt) {
 }
 
 FunctionEmitter::FunctionEmitter(ModuleEmitter& module, llvm::Function* function)
-    : module_(module), function_(function), builder_(function->getContext()), math_(builder_, module.has_scalef()) {
+    : module_(module), function_(function), builder_(function->getContext()), math_(builder_, module.has_table()) {
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
   builder_.setFastMathFlags(flags);

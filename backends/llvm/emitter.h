@@ -61,12 +61,12 @@ Result<int> check_intrinsics(const LoweredProgram& program, const llvm::TargetMa
 class ModuleEmitter {
  public:
   ModuleEmitter(llvm::Module& module, const LoweredProgram& program, std::string_view symbol, int vector_bits,
-                const std::string& cpu, const std::string& features, bool has_scalef);
+                const std::string& cpu, const std::string& features, bool has_table);
   void emit();
 
   llvm::Module& module() { return module_; }
-  Arena& arena() { return arena_; }                // for expressions made on the way
-  bool has_scalef() const { return has_scalef_; }  // of VectorFunctions
+  Arena& arena() { return arena_; }              // for expressions made on the way
+  bool has_table() const { return has_table_; }  // of VectorFunctions
   llvm::Function* make_function(llvm::FunctionType* type, const std::string& name, bool is_entry);
   // The task function of a parallel loop: (context, index, worker). The context is a struct of the live-ins in order,
   // with the scratch pointer first.
@@ -95,7 +95,7 @@ class ModuleEmitter {
   std::string symbol_;
   int vector_bits_;
   std::string cpu_, features_;
-  bool has_scalef_;
+  bool has_table_;
   int functions_ = 0;
 };
 
@@ -177,6 +177,7 @@ class FunctionEmitter {
   llvm::Value* value(const Expr* expr);
   llvm::Value* compute(const Expr* expr);
   llvm::Value* index_value(const Expr* expr, int depth);
+  llvm::Value* joined(const Binary& node);
   llvm::Value* binary(const Binary& node);
   llvm::Value* combine(BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* combine_lanes(BinaryOp op, DType dtype, llvm::Value* vector);

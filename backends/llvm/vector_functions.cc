@@ -14,6 +14,12 @@ namespace tw::codegen {
 
 using namespace vector_math;
 
+namespace {
+
+constexpr int kTableLanes = 16;  // one register holds the table
+
+}  // namespace
+
 llvm::Value* VectorFunctions::call(Function function, llvm::Value* x) {
   switch (function) {
     case Function::Exp:
@@ -80,27 +86,49 @@ llvm::Value* VectorFunctions::power_of_two(llvm::Value* exponent, llvm::Value* l
   return as_float(b_.CreateShl(b_.CreateAdd(exponent, bits(like, 127)), bits(like, 23)), like);
 }
 
-// x * 2^exponent, rounded once, in vectors of 16 lanes.
-llvm::Value* VectorFunctions::scalef(llvm::Value* x, llvm::Value* exponent) {
-  constexpr unsigned kLanes = 16, kNearest = 4;  // as the machine rounds otherwise
-  unsigned lanes = llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements();
-  std::vector<llvm::Value*> parts;
-  for (unsigned at = 0; at < lanes; at += kLanes) {
-    std::vector<int> part(kLanes);
-    std::iota(part.begin(), part.end(), static_cast<int>(at));
-    auto part_of = [&](llvm::Value* whole) { return lanes == kLanes ? whole : b_.CreateShuffleVector(whole, part); };
-    llvm::Value* from = part_of(x);
-    llvm::Value* scaled =
-        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                           {from, part_of(exponent), from, b_.getInt16(0xffff), b_.getInt32(kNearest)});
-    parts.push_back(scaled);
+// What `function` makes of vectors of 16 lanes, for any number of lanes.
+llvm::Value* VectorFunctions::by_sixteens(llvm::Value* x, const std::function<llvm::Value*(llvm::Value*)>& function) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (!vector) {
+    llvm::Value* lane = llvm::PoisonValue::get(llvm::FixedVectorType::get(x->getType(), kTableLanes));
+    return b_.CreateExtractElement(function(b_.CreateInsertElement(lane, x, b_.getInt64(0))), b_.getInt64(0));
   }
-  return llvm::concatenateVectors(b_, parts);
+  const int lanes = static_cast<int>(vector->getNumElements());
+  std::vector<llvm::Value*> parts;
+  for (int first = 0; first < lanes; first += kTableLanes) {
+    std::vector<int> part(kTableLanes, llvm::PoisonMaskElem);
+    std::iota(part.begin(), part.begin() + std::min(kTableLanes, lanes - first), first);
+    parts.push_back(function(lanes == kTableLanes ? x : b_.CreateShuffleVector(x, part)));
+  }
+  llvm::Value* whole = llvm::concatenateVectors(b_, parts);
+  if (lanes % kTableLanes == 0) return whole;
+  std::vector<int> own(static_cast<std::size_t>(lanes));
+  std::iota(own.begin(), own.end(), 0);
+  return b_.CreateShuffleVector(whole, own);
+}
+
+// exp(x), or exp(-x): the sign goes into the constants. Of 16 lanes, in clamped range.
+llvm::Value* VectorFunctions::exp_by_table(llvm::Value* x, double sign) {
+  constexpr unsigned kAsUsual = 4;  // rounding
+  llvm::Value* magic = number(x, kTableMagic);
+  llvm::Value* shifted = fma(x, number(x, sign * kLog2E), magic);
+  llvm::Value* n = b_.CreateFSub(shifted, magic);
+  llvm::Value* r = fma(n, number(x, -sign * kTableLn2High), x);
+  r = fma(n, number(x, -sign * kTableLn2Low), r);
+  std::vector<llvm::Constant*> powers;
+  for (float power : kTable) powers.push_back(llvm::ConstantFP::get(b_.getFloatTy(), power));
+  llvm::Value* power = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                                          {llvm::ConstantVector::get(powers), as_int(shifted)});
+  llvm::Value* slope = fma(fma(r, number(x, sign * kTableExp[0]), number(x, kTableExp[1])), r, number(x, sign));
+  llvm::Value* mantissa = fma(b_.CreateFMul(power, r), slope, power);
+  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                            {mantissa, n, mantissa, b_.getInt16(0xffff), b_.getInt32(kAsUsual)});
 }
 
 llvm::Value* VectorFunctions::exp(llvm::Value* x, Range range) {
   if (range != Range::Moderate) x = larger(kExpLowest, x);
   if (range == Range::Any) x = smaller(kExpHighest, x);
+  if (has_table_) return by_sixteens(x, [&](llvm::Value* part) { return exp_by_table(part, 1); });
   llvm::Value* magic = number(x, kRoundMagic);
   llvm::Value* shifted = fma(x, number(x, kLog2E), magic);
   llvm::Value* n = b_.CreateFSub(shifted, magic);
@@ -108,14 +136,17 @@ llvm::Value* VectorFunctions::exp(llvm::Value* x, Range range) {
   r = fma(n, number(x, -kLn2Low), r);
   llvm::Value* tail = fma(polynomial(r, kExp), b_.CreateFMul(r, r), r);
   llvm::Value* mantissa = b_.CreateFAdd(tail, number(x, 1));
-
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
-  if (has_scalef_ && vector && vector->getNumElements() % 16 == 0) return scalef(mantissa, n);
   llvm::Value* exponent = b_.CreateSub(as_int(shifted), as_int(magic));
   if (range == Range::Moderate) return b_.CreateFMul(mantissa, power_of_two(exponent, x));
   llvm::Value* half = b_.CreateAShr(exponent, bits(x, 1));
   llvm::Value* rest = b_.CreateSub(exponent, half);
   return b_.CreateFMul(b_.CreateFMul(mantissa, power_of_two(half, x)), power_of_two(rest, x));
+}
+
+llvm::Value* VectorFunctions::exp_of_negative(llvm::Value* x) {
+  if (!has_table_) return exp(b_.CreateFNeg(x));
+  x = smaller(-kExpLowest, larger(-kExpHighest, x));
+  return by_sixteens(x, [&](llvm::Value* part) { return exp_by_table(part, -1); });
 }
 
 llvm::Value* VectorFunctions::log(llvm::Value* x) {
@@ -160,6 +191,19 @@ llvm::Value* VectorFunctions::sigmoid(llvm::Value* x) {
   llvm::Value *e = exp(b_.CreateFNeg(abs(x)), Range::Negative), *one = number(x, 1);
   llvm::Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, number(x, 0)), e, one);
   return b_.CreateFDiv(top, b_.CreateFAdd(one, e));
+}
+
+llvm::Value* VectorFunctions::times_sigmoid(llvm::Value* a, llvm::Value* x) {
+  return b_.CreateFDiv(a, b_.CreateFAdd(number(x, 1), exp_of_negative(x)));
+}
+
+llvm::Value* VectorFunctions::one_plus_tanh(llvm::Value* x) { return times_sigmoid(number(x, 2), b_.CreateFAdd(x, x)); }
+
+llvm::Value* VectorFunctions::one_plus_erf(llvm::Value* x) {
+  llvm::Value* a = smaller(kErfcHighest, abs(x));
+  llvm::Value* power = exp(b_.CreateFNeg(b_.CreateFMul(polynomial(a, kErfc), a)), Range::Negative);
+  llvm::Value* is_negative = b_.CreateFCmpOLT(x, number(x, 0));
+  return b_.CreateSelect(is_negative, power, b_.CreateFSub(number(x, 2), power));
 }
 
 }  // namespace tw::codegen

@@ -3,23 +3,32 @@
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 
+#include <functional>
+
 #include "dsl/ir/nodes.h"
 
 namespace tw::codegen {
 
 class VectorFunctions {
  public:
-  // `has_scalef`: the machine multiplies vectors of 16 lanes by powers of two (AVX-512).
-  VectorFunctions(llvm::IRBuilder<>& builder, bool has_scalef) : b_(builder), has_scalef_(has_scalef) {}
+  // `has_table`: a register holds 16 lanes, from which an instruction picks by lanes of another one (AVX-512).
+  VectorFunctions(llvm::IRBuilder<>& builder, bool has_table) : b_(builder), has_table_(has_table) {}
 
   // `x` holds f32 lanes. Null if `function` is not one of ours.
   llvm::Value* call(Function function, llvm::Value* x);
+  // a * sigmoid(x), 1 + tanh(x) and 1 + erf(x), of f32 lanes, with fewer operations than one after the other.
+  llvm::Value* times_sigmoid(llvm::Value* a, llvm::Value* x);
+  llvm::Value* one_plus_tanh(llvm::Value* x);
+  llvm::Value* one_plus_erf(llvm::Value* x);
 
  private:
   // What is known of an argument of exp: nothing; that it is no larger than 0; that it and the result are far from
   // where a float ends.
   enum class Range { Any, Negative, Moderate };
   llvm::Value* exp(llvm::Value* x, Range range = Range::Any);
+  llvm::Value* exp_of_negative(llvm::Value* x);  // exp(-x)
+  llvm::Value* exp_by_table(llvm::Value* x, double sign);
+  llvm::Value* by_sixteens(llvm::Value* x, const std::function<llvm::Value*(llvm::Value*)>& function);
   llvm::Value* log(llvm::Value* x);
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
@@ -37,10 +46,9 @@ class VectorFunctions {
   llvm::Value* smaller(double bound, llvm::Value* x);  // NaN for NaN
   llvm::Value* larger(double bound, llvm::Value* x);
   llvm::Value* power_of_two(llvm::Value* exponent, llvm::Value* like);
-  llvm::Value* scalef(llvm::Value* x, llvm::Value* exponent);
 
   llvm::IRBuilder<>& b_;
-  bool has_scalef_;
+  bool has_table_;
 };
 
 }  // namespace tw::codegen
