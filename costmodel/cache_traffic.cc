@@ -96,7 +96,7 @@ CacheLines CacheTraffic::of(const FlatProgram& program, const FlatStore& store, 
   depth_ = store.depth;
   extents_.resize(depth_);
   for (u32 p = 0; p < depth_; ++p) extents_[p] = static_cast<double>(program.loop_of(store, p).extent);
-  find_operands(program, uses, roles);
+  find_operands(program, store, uses, roles);
   measure_sets();
   CacheLines out;
   for (int i = 0; i < 4; ++i)
@@ -118,7 +118,19 @@ CacheLines CacheTraffic::of(const FlatProgram& program, const FlatStore& store, 
   return out;
 }
 
-void CacheTraffic::find_operands(const FlatProgram& program, const std::vector<Use>& uses,
+// Vector loads that move with a loop marked `prefetch` ask for what they read later.
+bool CacheTraffic::is_prefetched(const FlatProgram& program, const FlatStore& store, const Use& use,
+                                 const std::vector<BodyRole>& roles) const {
+  bool asks_ahead = false, is_vector = false;
+  for (u32 p = 0; p < depth_; ++p) {
+    if (!use.moved[p]) continue;
+    asks_ahead |= program.loop_of(store, p).prefetch > 0;
+    is_vector |= roles[p] == BodyRole::Vector;
+  }
+  return use.is_read && asks_ahead && is_vector;
+}
+
+void CacheTraffic::find_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                                  const std::vector<BodyRole>& roles) {
   operands_.clear();
   lines_.clear();
@@ -127,8 +139,9 @@ void CacheTraffic::find_operands(const FlatProgram& program, const std::vector<U
     if (buffer.buffer->scope == Scope::Register) continue;
     Operand operand{&use,  buffer.element_bytes, program.home_depth(buffer), buffer.is_param, false,
                     false, lines_.size()};
-    operand.is_far = is_far_apart(operand, roles, true);
-    operand.is_near = is_far_apart(operand, roles, false);
+    bool is_read_ahead = is_prefetched(program, store, use, roles);
+    operand.is_far = !is_read_ahead && is_far_apart(operand, roles, true);
+    operand.is_near = !is_read_ahead && is_far_apart(operand, roles, false);
     measure_lines(operand);
     operands_.push_back(operand);
   }

@@ -62,7 +62,10 @@ class CacheTraffic {
   };
   double extent(u32 position) const { return extents_[position]; }
   double lines(const Operand& operand, u32 level) const { return lines_[operand.lines + level]; }
-  void find_operands(const FlatProgram& program, const std::vector<Use>& uses, const std::vector<BodyRole>& roles);
+  void find_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+                     const std::vector<BodyRole>& roles);
+  bool is_prefetched(const FlatProgram& program, const FlatStore& store, const Use& use,
+                     const std::vector<BodyRole>& roles) const;
   void measure_lines(const Operand& operand);
   void measure_sets();
   u32 behind_mover(const Use& use, const std::vector<BodyRole>& roles) const;

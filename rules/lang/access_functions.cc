@@ -82,22 +82,31 @@ std::optional<LinearForm> over_loops(const Context& c, const Block* block, Array
   return linear_form(simplify(arena, bound, ranges));
 }
 
+// By how many elements of a buffer each loop moves an access: of more loops than a LinearForm has. Nothing if an index
+// is not linear in them.
+std::optional<std::vector<i64>> steps_of_loops(const Context& c, const Block* block, Array<const For*> loops,
+                                               const Buffer* buffer, Array<const Expr*> indices) {
+  std::vector<i64> steps(loops.size(), 0);
+  i64 stride = 1;
+  for (std::size_t d = indices.size(); d-- > 0; stride *= buffer->shape[d]) {
+    std::optional<LinearForm> form = over_loops(c, block, loops, indices[d]);
+    if (!form) return {};
+    for (std::size_t l = 0; l < loops.size(); ++l) steps[l] += form->coefficient(loops[l]->var) * stride;
+  }
+  return steps;
+}
+
 // How many innermost loops step through an access without a gap: the first with step 1, each next
 // one with what the ones inside cover. Loops that the access does not depend on count.
 int contiguous_in(const Context& c, const Block* block, Array<const For*> loops, const Buffer* buffer,
                   Array<const Expr*> indices) {
-  std::vector<i64> steps(loops.size(), 0);  // of the address, one for each loop: of more loops than a LinearForm has
-  i64 stride = 1;
-  for (std::size_t d = indices.size(); d-- > 0; stride *= buffer->shape[d]) {
-    std::optional<LinearForm> form = over_loops(c, block, loops, indices[d]);
-    if (!form) return 0;
-    for (std::size_t l = 0; l < loops.size(); ++l) steps[l] += form->coefficient(loops[l]->var) * stride;
-  }
+  std::optional<std::vector<i64>> steps = steps_of_loops(c, block, loops, buffer, indices);
+  if (!steps) return 0;
   int count = 0;
   i64 covered = 1;
   for (std::size_t l = loops.size(); l-- > 0; ++count) {
-    if (steps[l] == 0) continue;
-    if (steps[l] != covered) break;
+    if ((*steps)[l] == 0) continue;
+    if ((*steps)[l] != covered) break;
     covered *= loops[l]->extent;
   }
   return count;
@@ -309,6 +318,18 @@ FunctionResult group_size(const Context& c, const Values& v) {
     }
   }
   return none_or(size, of.loop);
+}
+
+FunctionResult step_of(const Context& c, const Values& v) {
+  Asked of = asked(c, v[0], v[2]);
+  if (!of.error.empty()) return fail(of.error);
+  const Load* operand = operand_of(of.block, v[1]);
+  if (!operand) return fail("expected the index of an operand");
+  if (!of.iter) return {RuleValue::none(), {}};
+  Array<const For*> loops = loops_of(c, of.block);
+  std::optional<std::vector<i64>> steps = steps_of_loops(c, of.block, loops, operand->buffer, operand->indices);
+  if (!steps) return {RuleValue::none(), {}};
+  return {RuleValue::of((*steps)[static_cast<std::size_t>(std::ranges::find(loops, of.loop) - loops.begin())]), {}};
 }
 
 FunctionResult phases(const Context& c, const Values& v) {

@@ -17,6 +17,7 @@ FunctionResult loop_order_map(const FunctionContext& c, const std::vector<RuleVa
 FunctionResult n_elements(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult n_writes(const FunctionContext& c, const std::vector<RuleValue>& v);
 FunctionResult phases(const FunctionContext& c, const std::vector<RuleValue>& v);
+FunctionResult step_of(const FunctionContext& c, const std::vector<RuleValue>& v);
 
 // The block that a value is a handle of, and that is still there; else null.
 const Block* block_of(const FunctionContext& c, const RuleValue& v);

@@ -566,6 +566,11 @@ const std::vector<AnalysisFunction>& analysis_functions() {
        run_time_operand_with},
       {"spatial_loops", "(block) -> [loop]", "The loops that feed data-parallel iters only, outermost first.", 1,
        loops_of_kind<IterKind::S>},
+      {"step_of", "(block, int, loop) -> int?",
+       "How many elements of that operand lie between what two consecutive iterations read; none if that is not "
+       "linear, "
+       "or open.",
+       3, step_of},
       {"uses_register", "(block) -> bool", "Does the block touch a register buffer?", 1, writes_register},
       {"vector_axis", "(block) -> loop?", "The serial loop that steps through consecutive elements of the output.", 1,
        vector_axis},

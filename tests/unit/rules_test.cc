@@ -497,6 +497,9 @@ TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
   std::string text = space_text(grouped(32, 48, 4));
   EXPECT_NE(text.find("split(co, [_, 12])"), std::string::npos) << text;
   EXPECT_NE(text.find("width = sample_categorical([12])"), std::string::npos) << text;
+  EXPECT_NE(text.find("reorder([g, n, y, i1, j1"), std::string::npos) << "one group's weights stay in the caches\n"
+                                                                      << text;
+  EXPECT_NE(text.find("reorder([n, y, i1, g, j1"), std::string::npos) << "pixels are read whole\n" << text;
   EXPECT_NE(space_text(grouped(8, 96, 2)).find("width = sample_categorical([16, 48])"), std::string::npos);
   EXPECT_EQ(space_text(grouped(8, 96, 1)).find("width = "), std::string::npos);
   auto transposed = [](i64 size, i64 stride, i64 window) {
@@ -537,6 +540,18 @@ TEST(RegisterTiling, RowsUseTheVectorsOfColumnsAgain) {
                                                                 {"padding", i64{1}}}));
   EXPECT_NE(capsules.find("split(i, [_, r])"), std::string::npos) << capsules;
   EXPECT_EQ(capsules.find("split(j, [_, r])"), std::string::npos) << "weights move along j";
+}
+
+// Rows of an operand that is read as it is may be asked for ahead, where the hardware does not do that by itself.
+TEST(RegisterTiling, TheNextRowIsAskedForIfItIsFarAway) {
+  auto asks = [](const char* name, i64 columns, i64 bytes, DType type = DType::F32) {
+    std::string text = space_text(workload(name, {{"M", i64{64}}, {"N", columns}, {"K", i64{8}}, {"T", type}}));
+    return text.find(cat("sample_categorical([0, ", bytes, "])")) != std::string::npos;
+  };
+  EXPECT_TRUE(asks("matmul", 512, 2048));
+  EXPECT_TRUE(asks("matmul", 512, 1024, DType::F16));
+  EXPECT_FALSE(asks("matmul", 128, 512));
+  EXPECT_FALSE(asks("dense", 512, 2048)) << "weights are laid out before the call";
 }
 
 // A multiplication can load its operand by itself, unless that is converted first.
