@@ -92,8 +92,11 @@ int run_queue(const QueueLoad& wanted) {
               load.tuners, trials / seconds, static_cast<double>(ended - ended_before) / seconds);
   std::printf("processor time of a trial: server %.0f us, machines %.0f us, tuners %.0f us\n", 1e6 * on_server / trials,
               1e6 * on_fleet / trials, 1e6 * on_tuners / trials);
-  std::printf("a lease takes %.1f ms, a result %.1f ms\n", 1e3 * (after.leasing - before.leasing) * load.most / trials,
-              1e3 * (after.finishing - before.finishing) / trials);
+  const double writes = static_cast<double>(after.writes - before.writes);
+  std::printf(
+      "a lease takes %.1f ms; %.2f results are written together, which takes %.1f ms; one waits %.2f s for that\n",
+      1e3 * (after.leasing - before.leasing) * load.most / trials, trials / writes,
+      1e3 * (after.finishing - before.finishing) / writes, (after.held - before.held) / trials);
   if (load.shows_statements) server->print_statements(after.trials());
   stop = true;
   for (std::thread& tuner : tuners) tuner.join();

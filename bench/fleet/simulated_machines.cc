@@ -8,6 +8,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
+#include "runtime/fleet/result_batch.h"
 #include "runtime/store/server_answers.h"
 
 namespace tw::bench {
@@ -35,10 +36,16 @@ struct SimulatedMachines::Machine {
   std::atomic<i64> id = 0;  // of the queue; 0 = it is lost, or not there yet
   Rng rng{0};
   std::atomic<i64> good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
-  std::atomic<double> busy = 0, leasing = 0, finishing = 0;
+  std::atomic<i64> writes = 0;
+  std::atomic<double> busy = 0, leasing = 0, finishing = 0, held = 0, longest_held = 0;
   std::optional<LastingQueue> queue;
   std::vector<LeasedTrial> ahead;  // leased while the last trial before them was measured
-  std::optional<std::pair<LeasedTrial, Record>> unwritten;
+  struct Result {
+    LeasedTrial trial;
+    Record record;  // without a status: a fault
+    double at = 0;
+  };
+  ResultBatch<Result> unwritten;
   std::string error;
 };
 
@@ -74,6 +81,8 @@ SimulatedCounts SimulatedMachines::counts() const {
     sum.late += machine->late, sum.repeated += machine->repeated, sum.lost += machine->lost;
     sum.machines += machine->id != 0;
     sum.busy += machine->busy, sum.leasing += machine->leasing, sum.finishing += machine->finishing;
+    sum.writes += machine->writes, sum.held += machine->held;
+    sum.longest_held = std::max<double>(sum.longest_held, machine->longest_held);
   }
   return sum;
 }
@@ -98,6 +107,7 @@ bool SimulatedMachines::lease(Machine& machine) {
     return calls.lease(machine.id, *wanted, fleet_.most);
   });
   add(machine.leasing, seconds_now() - begin);
+  machine.unwritten.note_lease(seconds_now() - begin);
   if (leased) machine.ahead = std::move(*leased);
   return leased.has_value();
 }
@@ -139,12 +149,12 @@ void SimulatedMachines::measure(Machine& machine, const LeasedTrial& trial, bool
   // The mean of exp(spread * normal) is exp(spread^2 / 2).
   double seconds = fleet_.seconds * std::exp(fleet_.spread * rng.normal() - fleet_.spread * fleet_.spread / 2);
   double begin = seconds_now();
-  write(machine);
+  if (is_last || machine.unwritten.is_due(begin, fleet_.seconds)) write(machine);
   if (is_last) lease(machine);
-  sleep(std::max(begin + seconds - seconds_now(), 0.0));
+  sleep_and_write(machine, begin + seconds);
   add(machine.busy, seconds);  // without what the sleep took longer
   double luck = rng.uniform();
-  if ((luck -= fleet_.lost) < 0) return ++machine.lost, void(machine.id = 0);
+  if ((luck -= fleet_.lost) < 0) return machine.unwritten.drop(), ++machine.lost, void(machine.id = 0);
   bool is_fault = (luck -= fleet_.faults) < 0, is_failed = !is_fault && (luck -= fleet_.failed) < 0;
   Record record{.workload = trial.trial.workload, .target = trial.trial.target, .status = "ok"};
   record.seconds = record.minimum = record.median = simulated_kernel_seconds(trial.trial.trace);
@@ -153,26 +163,50 @@ void SimulatedMachines::measure(Machine& machine, const LeasedTrial& trial, bool
   record.object = to_hex(hash_bytes(record.program));
   if (is_failed) record.status = "crash", record.seconds = record.minimum = record.median = 0;
   if (is_fault) record.status.clear();
-  machine.unwritten.emplace(trial, std::move(record));
+  const double now = seconds_now();
+  machine.unwritten.add({trial, std::move(record), now}, now);
 }
 
-// The result that waits, if there is one; a record without a status stands for a fault.
+// Sleeps until `end`; results that have waited too long by then are written meanwhile.
+void SimulatedMachines::sleep_and_write(Machine& machine, double end) {
+  const double now = seconds_now();
+  if (!machine.unwritten.empty() && now + machine.unwritten.overdue_in(now) < end) {
+    sleep(std::max(machine.unwritten.overdue_in(now), 0.0));
+    write(machine);
+  }
+  sleep(std::max(end - seconds_now(), 0.0));
+}
+
+// The results that wait. If that fails, the machine has ended.
 void SimulatedMachines::write(Machine& machine) {
-  if (!machine.unwritten) return;
-  const auto [trial, record] = *std::exchange(machine.unwritten, std::nullopt);
-  const bool is_fault = record.status.empty();
-  double begin = seconds_now();
-  auto finished = machine.queue->call<Finished>(waiting_, [&, &trial = trial, &record = record](TrialQueue& calls) {
-    return is_fault ? calls.finish_with_fault(machine.id, trial, fault::kNoReference, "a simulated fault")
-                    : calls.finish(machine.id, trial, record);
-  });
+  if (machine.unwritten.empty()) return;
+  using Answers = std::vector<Finished>;
+  const double begin = seconds_now();
+  std::vector<TrialResult> results;
+  for (const Machine::Result& one : machine.unwritten.results()) {
+    add(machine.held, begin - one.at);
+    machine.longest_held = std::max<double>(machine.longest_held, begin - one.at);
+    if (!one.record.status.empty()) results.push_back({one.trial, one.record});
+  }
+  auto note = [&](const Finished& finished, std::atomic<i64>& kind) {
+    ++(finished.accepted == Accepted::Yes    ? kind
+       : finished.accepted == Accepted::Late ? machine.late
+                                             : machine.repeated);
+  };
+  for (const Machine::Result& one : machine.unwritten.results()) {
+    if (!one.record.status.empty()) continue;
+    auto ended = machine.queue->call<Finished>(waiting_, [&](TrialQueue& calls) {
+      return calls.finish_with_fault(machine.id, one.trial, fault::kNoReference, "a simulated fault");
+    });
+    if (ended) note(*ended, machine.faults);
+  }
+  auto finished =
+      machine.queue->call<Answers>(waiting_, [&](TrialQueue& calls) { return calls.finish(machine.id, results); });
+  ++machine.writes;
   add(machine.finishing, seconds_now() - begin);
-  if (!finished) return;
-  bool is_in = finished->accepted == Accepted::Yes;
-  ++(!is_in        ? (finished->accepted == Accepted::Late ? machine.late : machine.repeated)
-     : is_fault    ? machine.faults
-     : record.ok() ? machine.good
-                   : machine.failed);
+  for (std::size_t i = 0; finished && i < results.size(); ++i)
+    note((*finished)[i], results[i].record.ok() ? machine.good : machine.failed);
+  machine.unwritten.take_written(seconds_now() - begin);
 }
 
 void SimulatedMachines::beat(std::size_t first, std::size_t end) {

@@ -1,7 +1,6 @@
 // Machines of a fleet that measure nothing: they lease trials as a measuring machine does (sampler/fleet), sleep in
-// place of compiling and measuring, fail now and then, and write results, one while the next trial is measured. The
-// time of a kernel follows from the lines of its trace, so that a cost model can learn it. Used by bench/fleet and by
-// tests.
+// place of compiling and measuring, fail now and then, and write results while later trials are measured. The time of a
+// kernel follows from the lines of its trace, so that a cost model can learn it. Used by bench/fleet and by tests.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -33,6 +32,8 @@ struct SimulatedCounts {
   i64 machines = 0;                   // that are there
   double busy = 0;                    // seconds of measuring, of all machines together
   double leasing = 0, finishing = 0;  // seconds of waiting for the queue's answers, likewise
+  i64 writes = 0;                     // of results, of one or several together
+  double held = 0, longest_held = 0;  // seconds that results waited until they were sent, together and the longest
 };
 
 // Seconds of a kernel call with this trace, between a microsecond and a second: each line makes it slower or faster.
@@ -56,6 +57,7 @@ class SimulatedMachines {
   bool announce(Machine& machine);
   bool lease(Machine& machine);
   void write(Machine& machine);
+  void sleep_and_write(Machine& machine, double end);
   void beat(std::size_t first, std::size_t end);
 
   SimulatedFleet fleet_;

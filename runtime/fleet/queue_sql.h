@@ -273,6 +273,38 @@ counted as (
   where id = $5 and exists (select from gate))
 select record from ended)";
 }
+// The same for several leases with good records, each of them by itself: what is not valid any more is left out. The
+// answer: trials and their records. $1: machine, $2 and $3: trials and leases. Texts of the caller: what is locked, the
+// columns of records, and arrays of them as unnest() takes them. All trials are locked before that; records get their
+// numbers in the order in which they are given.
+inline std::string finish_together_statement(const std::string& lock, const std::string& columns,
+                                             const std::string& arrays) {
+  return "with given as materialized (select * from unnest($2::bigint[], $3::bigint[], " + arrays +
+         ") with ordinality as g (trial, lease, " + columns + R"(, place)),
+valid as materialized (
+  select g.place, f.id from given g cross join lateral (
+    select t.id from tracewright_fleet.trials t
+    where t.id = g.trial and t.lease = g.lease and t.state = 'leased' and t.deadline >= clock_timestamp()
+    for update) f),
+gate as materialized (select v.place, v.id, ()" +
+         lock + R"() from (select place, id from valid order by place offset 0) v),
+stored as (
+  INSERT INTO tracewright.records ()" +
+         columns + ") SELECT " + columns + R"( FROM given JOIN gate USING (place) ORDER BY place RETURNING id),
+numbered as (select id as record, row_number() over (order by id) as number from stored),
+named as materialized (
+  select id, record from (select id, row_number() over (order by place) as number from gate) g
+  join numbered using (number)),
+ended as (
+  update tracewright_fleet.trials t
+  set state = 'done', fault = null, message = null, deadline = null,
+    record = (select n.record from named n where n.id = t.id)
+  where t.id = any(array(select id from gate)) returning t.id, t.record),
+counted as (
+  update tracewright_fleet.machines set good = good + (select count(*) from gate)
+  where id = $1 and exists (select from gate))
+select id, record from ended)";
+}
 inline constexpr const char* kNoteFault = R"(
 insert into tracewright_fleet.faults (kind, machine, task, program, message)
 select $2, m.name, $3, $4, $5 from tracewright_fleet.machines m where m.id = $1)";

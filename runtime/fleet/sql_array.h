@@ -7,25 +7,12 @@
 
 namespace tw {
 
-// An SQL array of texts, as one value.
-inline PostgresValue array_of(const std::vector<std::string>& texts) {
-  std::string out = "{";
-  for (const std::string& text : texts) {
-    out += out.size() > 1 ? ",\"" : "\"";
-    for (char c : text) {
-      if (c == '"' || c == '\\') out += '\\';
-      out += c;
-    }
-    out += '"';
-  }
-  return out + "}";
-}
-// Of one member of each.
+// An SQL array of one member of each.
 template <class T>
 PostgresValue array_of(const std::vector<T>& list, std::string T::* part) {
   std::vector<std::string> texts;
   for (const T& element : list) texts.push_back(element.*part);
-  return array_of(texts);
+  return PostgresValue::texts(texts);
 }
 
 }  // namespace tw

@@ -1,6 +1,9 @@
 // The calls of machines: which trials they lease, and how a lease ends.
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/fleet/guard_sql.h"
 #include "runtime/fleet/queue_answers.h"
@@ -21,17 +24,28 @@ DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
   return id;
 }
 
-DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
-  auto rows = run(queue_sql::kWantedTargets);
-  if (!rows) return rows.failure();
+namespace {
+
+std::vector<MeasuredTarget> targets_of_rows(PostgresRows& rows) {
   std::vector<MeasuredTarget> targets;
-  for (int i = 0; i < rows->size(); ++i)
-    targets.push_back({.target = (*rows)[i].text(0),
+  for (int i = 0; i < rows.size(); ++i)
+    targets.push_back({.target = rows[i].text(0),
                        .host = "",
                        .machine = "",
-                       .wanted = (*rows)[i].text(1),
-                       .has_machine = (*rows)[i].is_true(2)});
+                       .wanted = rows[i].text(1),
+                       .has_machine = rows[i].is_true(2)});
   return targets;
+}
+
+}  // namespace
+
+DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
+  constexpr double kOldest = 5;  // seconds
+  std::vector<MeasuredTarget> told = std::exchange(told_, {});
+  if (!told.empty() && seconds_now() - told_at_ < kOldest) return told;
+  auto rows = run(queue_sql::kWantedTargets);
+  if (!rows) return rows.failure();
+  return targets_of_rows(*rows);
 }
 
 DatabaseStatus TrialQueue::offer(const std::vector<MeasuredTarget>& targets) {
@@ -74,12 +88,16 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
           queue_sql::lease_gate(machine), queue_sql::kLease,
           {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
            most - static_cast<int>(leased.size()), kLeaseSeconds, kOtherMachineSeconds,
-           built ? array_of(*built) : PostgresValue(std::nullopt)});
+           built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)},
+          queue_sql::kWantedTargets);
     });
     was_its_turn = rows || rows.failure().state != kLockTimedOut;
     if (!was_its_turn) return Done{};
     if (!rows) return rows.failure();
-    for (int i = 0; i < rows->size(); ++i) leased.push_back(leased_of_row((*rows)[i]));
+    auto& [trials, wanted] = *rows;
+    for (int i = 0; i < trials.size(); ++i) leased.push_back(leased_of_row(trials[i]));
+    told_.clear();
+    if (std::ssize(leased) >= most) told_ = targets_of_rows(wanted), told_at_ = seconds_now();
     return Done{};
   };
   if (auto taken = take(); !taken) return taken.failure();
@@ -98,14 +116,34 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
   return leased;
 }
 
-// The id of its record, 0 = it is not there. A role that may not ask is told that it is not: then the result counts as
-// late or repeated.
-DatabaseResult<i64> TrialQueue::stored_as(const Unanswered& result) {
-  auto rows = run(postgres_sql::kFindRecent, {result.digest});
-  if (rows) return rows->empty() ? i64{0} : (*rows)[0].integer(0);
-  if (rows.failure().state == "42501") return i64{0};
-  return rows.failure();
+// Of results of these leases whose answer was lost: the records that are there, by their leases. A role that may not
+// ask is told that none is: then the results count as late or repeated.
+DatabaseResult<std::map<i64, i64>> TrialQueue::stored_before(const std::vector<i64>& leases) {
+  std::map<i64, i64> found;
+  std::erase_if(unanswered_, [&](const Unanswered& one) { return std::ranges::count(leases, one.lease) == 0; });
+  if (unanswered_.empty()) return found;
+  auto rows = run(postgres_sql::kFindRecent,
+                  {array_of(unanswered_, &Unanswered::digest), static_cast<i64>(unanswered_.size())});
+  if (!rows && rows.failure().state != "42501") return rows.failure();
+  for (int i = 0; rows && i < rows->size(); ++i) {
+    for (const Unanswered& one : unanswered_) {
+      if (one.digest == (*rows)[i].text(1)) found.emplace(one.lease, (*rows)[i].integer(0));
+    }
+  }
+  std::erase_if(unanswered_, [&](const Unanswered& one) { return !found.contains(one.lease); });
+  return found;
 }
+
+namespace {
+
+Record as_stored(const Record& record) {
+  Record stored = record;
+  stored.error = clean_text(record.error, kLongestMessage);
+  stored.created = now_ms();
+  return stored;
+}
+
+}  // namespace
 
 // The lease has ended already: that is counted.
 DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& trial) {
@@ -148,31 +186,103 @@ DatabaseStatus TrialQueue::note(i64 machine, const LeasedTrial& trial, const End
 }
 
 // Most results are good: the one statement that ends their lease is a transaction by itself.
-DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
-  if (unanswered_.lease == trial.lease) {
-    auto record = stored_as(unanswered_);
-    if (!record) return record.failure();
-    unanswered_ = {};
-    if (*record != 0) return Finished{Accepted::Yes, *record};
-  }
-  if (ending.stored) unanswered_ = {trial.lease, content_digest(*ending.stored)};
+DatabaseResult<Finished> TrialQueue::end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+  if (ending.stored) unanswered_.push_back({trial.lease, content_digest(*ending.stored)});
   auto end = [&] { return end_lease(machine, trial, ending); };
-  auto end_and_note = [&]() -> DatabaseResult<Finished> {
+  auto end_with_note = [&]() -> DatabaseResult<Finished> {
     auto ended = end();
     if (!ended || ended->accepted != Accepted::Yes) return ended;
     if (auto noted = note(machine, trial, ending); !noted) return noted.failure();
     return ended;
   };
   const bool is_noted = !ending.fault.empty() || (ending.stored && ending.stored->is_trial() && !ending.stored->ok());
-  auto finished = is_noted ? transaction<Finished>(end_and_note) : repeated(end);
-  if (finished || !finished.failure().is_connection_lost) unanswered_ = {};
+  auto finished = is_noted ? transaction<Finished>(end_with_note) : repeated(end);
+  if (!finished && !finished.failure().is_connection_lost && ending.stored) unanswered_.pop_back();
+  return finished;
+}
+
+// Good results, by one statement. What it leaves out is late or repeated.
+DatabaseStatus TrialQueue::end_together(i64 machine, const std::vector<TrialResult>& results,
+                                        const std::vector<std::size_t>& which, std::vector<Finished>& finished) {
+  std::vector<Record> records;
+  std::vector<i64> trials, leases;
+  for (std::size_t i : which) {
+    const auto& [leased, record] = results[i];
+    records.push_back(as_stored(record)), trials.push_back(leased.id), leases.push_back(leased.lease);
+    unanswered_.push_back({leased.lease, content_digest(records.back())});
+  }
+  RecordArrays columns = arrays_of(records);
+  std::vector<PostgresValue> values = {machine, PostgresValue::numbers(trials), PostgresValue::numbers(leases)};
+  std::vector<std::string> arrays;
+  for (const std::string& type : columns.types)
+    arrays.push_back(cat("$", values.size() + arrays.size() + 1, "::", type));
+  values.insert(values.end(), columns.arrays.begin(), columns.arrays.end());
+  const std::string statement =
+      queue_sql::finish_together_statement(postgres_sql::kWriterGate, join(columns.names, ", "), join(arrays, ", "));
+  auto rows = repeated([&] { return connection_.run(statement, values); });
+  if (!rows && !rows.failure().is_connection_lost) unanswered_.resize(unanswered_.size() - which.size());
+  if (!rows) return rows.failure();
+  std::map<i64, i64> ended;
+  for (int i = 0; i < rows->size(); ++i) ended.emplace((*rows)[i].integer(0), (*rows)[i].integer(1));
+  for (std::size_t i : which) {
+    if (auto record = ended.find(results[i].leased.id); record != ended.end()) {
+      finished[i] = {Accepted::Yes, record->second};
+      continue;
+    }
+    auto left_out = ignored(machine, results[i].leased);
+    if (!left_out) return left_out.failure();
+    finished[i] = *left_out;
+  }
+  return Done{};
+}
+
+DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+  auto before = stored_before({trial.lease});
+  if (!before) return before.failure();
+  if (before->contains(trial.lease)) {
+    unanswered_.clear();
+    return Finished{Accepted::Yes, before->at(trial.lease)};
+  }
+  auto finished = end_and_note(machine, trial, ending);
+  if (finished) unanswered_.clear();
+  return finished;
+}
+
+// What was sent stays unanswered until all is answered: the call may be repeated from its beginning.
+DatabaseResult<std::vector<Finished>> TrialQueue::finish(i64 machine, const std::vector<TrialResult>& results) {
+  std::vector<i64> leases;
+  for (const TrialResult& result : results) leases.push_back(result.leased.lease);
+  auto before = stored_before(leases);
+  if (!before) return before.failure();
+  std::vector<Finished> finished(results.size());
+  std::vector<std::size_t> together, alone;
+  std::set<i64> seen;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (before->contains(leases[i]))
+      finished[i] = {Accepted::Yes, before->at(leases[i])};
+    else if (results[i].record.ok() && seen.insert(leases[i]).second)
+      together.push_back(i);
+    else
+      alone.push_back(i);
+  }
+  // All lock trials in the same order.
+  std::ranges::sort(together, {}, [&](std::size_t i) { return results[i].leased.id; });
+  DatabaseStatus ended = together.size() > 1 ? end_together(machine, results, together, finished) : Done{};
+  if (!ended && ended.failure().is_connection_lost) return ended.failure();
+  // One has a simpler statement; and where the server refuses one, it does not refuse the others.
+  if (!ended || together.size() == 1) alone.insert(alone.begin(), together.begin(), together.end());
+  for (std::size_t i : alone) {
+    const Record stored = as_stored(results[i].record);
+    auto one = end_and_note(machine, results[i].leased, {.stored = &stored});
+    if (!one) return one.failure();
+    finished[i] = *one;
+  }
+  unanswered_.clear();
   return finished;
 }
 
 DatabaseResult<Finished> TrialQueue::finish(i64 machine, const LeasedTrial& trial, const Record& record) {
-  Record stored = record;
-  stored.error = clean_text(record.error, kLongestMessage);
-  stored.created = now_ms();
+  const Record stored = as_stored(record);
   return finished(machine, trial, {.stored = &stored});
 }
 

@@ -181,7 +181,7 @@ std::vector<PostgresValue> columns_of(const std::vector<QueuedTrial>& trials, co
           array_of(trials, &QueuedTrial::task),
           PostgresValue::numbers(seeds),
           PostgresValue::numbers(generations),
-          array_of(are_cold),
+          PostgresValue::texts(are_cold),
           PostgresValue::numbers(turns),
           array_of(trials, &QueuedTrial::wanted),
           PostgresValue::numbers(incumbents)};

@@ -11,6 +11,7 @@
 // A queue belongs to one thread at a time. A lost connection stays lost until reconnect().
 #pragma once
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -195,6 +196,12 @@ DatabaseStatus make_queue_tables(PostgresConnection& connection, const SchemaOpt
 // Are they there, all of those that this program needs?
 DatabaseResult<bool> has_queue_tables(PostgresConnection& connection);
 
+// The result of a lease.
+struct TrialResult {
+  const LeasedTrial& leased;
+  const Record& record;
+};
+
 class TrialQueue {
  public:
   // Makes the queue's tables where they are missing, in a database that has those of records.
@@ -251,7 +258,8 @@ class TrialQueue {
                                        bool is_final = true);
   // The incumbent of a trial that is leased; nullopt: it has none, or the database has no such record any more.
   DatabaseResult<std::optional<IncumbentRecord>> incumbent(const LeasedTrial& trial);
-  // Targets that tuners want: their texts, and the machines that are wanted.
+  // Targets that tuners want: their texts, and the machines that are wanted. As the last lease told, if that was a
+  // moment ago and full: a machine that has enough to do need not ask.
   DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
@@ -261,6 +269,9 @@ class TrialQueue {
                                                  const std::optional<std::vector<std::string>>& built = {});
   // The result of a lease, stored as a record in the same transaction.
   DatabaseResult<Finished> finish(i64 machine, const LeasedTrial& trial, const Record& record);
+  // The same for several leases of a machine: each result is accepted, late or repeated by itself. The good ones are
+  // stored by one statement. A call that is repeated behind a lost connection gives the same.
+  DatabaseResult<std::vector<Finished>> finish(i64 machine, const std::vector<TrialResult>& results);
   // The same with a record that the database has already.
   DatabaseResult<Finished> finish_known(i64 machine, const LeasedTrial& trial, i64 record);
   // The first record of the trial's program on a machine of this kind (machine_of), whoever measured it; 0 = none. For
@@ -304,7 +315,10 @@ class TrialQueue {
     std::string fault = {}, message = {};
   };
   DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, const Ending& ending);
+  DatabaseResult<Finished> end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<Finished> end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending);
+  DatabaseStatus end_together(i64 machine, const std::vector<TrialResult>& results,
+                              const std::vector<std::size_t>& which, std::vector<Finished>& finished);
   DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
   DatabaseStatus note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<std::vector<FleetTuner>> tuners();
@@ -320,13 +334,15 @@ class TrialQueue {
     i64 lease = 0;
     std::string digest;  // of the record
   };
-  DatabaseResult<i64> stored_as(const Unanswered& result);
+  DatabaseResult<std::map<i64, i64>> stored_before(const std::vector<i64>& leases);
 
   PostgresConnection connection_;
   bool is_machine_ = false;    // add_machine() was called
   bool is_listening_ = false;  // for trials
   std::string identity_;       // of the database
-  Unanswered unanswered_;
+  std::vector<Unanswered> unanswered_;
+  std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
+  double told_at_ = 0;                // seconds_now() of that
 };
 
 }  // namespace tw

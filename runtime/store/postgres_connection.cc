@@ -110,6 +110,19 @@ PostgresValue PostgresValue::numbers(const std::vector<i64>& numbers) {
   return PostgresValue(cat("{", join(numbers, ","), "}"));
 }
 
+PostgresValue PostgresValue::texts(const std::vector<std::string>& texts) {
+  std::string out = "{";
+  for (const std::string& text : texts) {
+    out += out.size() > 1 ? ",\"" : "\"";
+    for (char c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+    out += '"';
+  }
+  return out + "}";
+}
+
 bool PostgresRow::is_null(int column) const { return pq().getisnull(result_, row_, column) != 0; }
 
 std::string PostgresRow::text(int column) const {
@@ -295,47 +308,43 @@ void PostgresConnection::forget_outdated(const std::string& sql, const DatabaseE
   if (error.state == kOutdated || error.state == kUnknown) prepared_.erase(sql);
 }
 
-DatabaseResult<PostgresRows> PostgresConnection::run_behind(const std::string& lock, const std::string& sql,
-                                                            const std::vector<PostgresValue>& values) {
+DatabaseResult<std::pair<PostgresRows, PostgresRows>> PostgresConnection::run_behind(
+    const std::string& lock, const std::string& sql, const std::vector<PostgresValue>& values,
+    const std::string& then) {
+  constexpr std::size_t kStatement = 2, kThen = 3;  // places in the pipeline
   if (!is_connected()) return lost();
-  auto name = prepared(sql);
-  if (!name) return name.failure();
+  auto name = prepared(sql), then_name = prepared(then);
+  if (!name || !then_name) return (name ? then_name : name).failure();
   if (pq().enterPipelineMode(connection_.get()) == 0) return lost();
   DatabaseStatus sent = Done{};
-  auto then = [&](const std::string& text, const std::vector<PostgresValue>& bound, const std::string& prepared) {
+  auto add = [&](const std::string& text, const std::vector<PostgresValue>& bound, const std::string& prepared) {
     if (sent) sent = send(text, bound, prepared);
   };
-  then("BEGIN", {}, ""), then(lock, {}, ""), then(sql, values, *name), then("COMMIT", {}, "");
+  add("BEGIN", {}, ""), add(lock, {}, ""), add(sql, values, *name), add(then, {}, *then_name), add("COMMIT", {}, "");
   pq().pipelineSync(connection_.get());
-  auto rows = collect_pipeline(/*statement=*/2);
+  auto answers = collect_pipeline();
   pq().exitPipelineMode(connection_.get());
-  if (!sent) rows = sent.failure();
-  if (rows) return rows;
-  forget_outdated(sql, rows.failure());
+  if (!sent) answers = sent.failure();
+  if (answers) return std::pair(std::move((*answers)[kStatement]), std::move((*answers)[kThen]));
+  forget_outdated(sql, answers.failure()), forget_outdated(then, answers.failure());
   roll_back();
-  return rows;
+  return answers.failure();
 }
 
-// Reads all answers of a pipeline, and gives that to one of its statements, or the first error.
-DatabaseResult<PostgresRows> PostgresConnection::collect_pipeline(int statement) {
-  DatabaseResult<PostgresRows> found = lost();  // unless the answer comes
-  bool has_failed = false;
-  for (int at = 0; is_connected();) {
+// Reads the answers of a pipeline, one for each statement; or gives the first error.
+DatabaseResult<std::vector<PostgresRows>> PostgresConnection::collect_pipeline() {
+  DatabaseResult<std::vector<PostgresRows>> found = std::vector<PostgresRows>();
+  while (is_connected()) {
     pg_result* result = pq().getResult(connection_.get());
-    if (!result) {
-      ++at;  // the end of a statement's answer
-      continue;
-    }
+    if (!result) continue;  // the end of a statement's answer
     PostgresRows rows(result);
     ExecStatusType state = pq().resultStatus(result);
     if (state == PGRES_PIPELINE_SYNC) return found;
-    if (has_failed || state == PGRES_PIPELINE_ABORTED) continue;
-    if (state != PGRES_TUPLES_OK && state != PGRES_COMMAND_OK) {
+    if (!found || state == PGRES_PIPELINE_ABORTED) continue;
+    if (state == PGRES_TUPLES_OK || state == PGRES_COMMAND_OK)
+      found->push_back(std::move(rows));
+    else
       found = failed(result);
-      has_failed = true;
-    } else if (at == statement) {
-      found = std::move(rows);
-    }
   }
   return lost();
 }

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/arena.h"
@@ -39,6 +40,8 @@ class PostgresValue {
   PostgresValue(std::nullopt_t) {}                                // NOLINT: NULL
   static PostgresValue bytes(const std::string& bytes);           // for a column of type bytea
   static PostgresValue numbers(const std::vector<i64>& numbers);  // for bigint[]
+  // For text[], and for arrays of all that is written as text.
+  static PostgresValue texts(const std::vector<std::string>& texts);
   const std::optional<std::string>& text() const { return text_; }
 
  private:
@@ -106,8 +109,10 @@ class PostgresConnection {
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   // The same in a transaction that begins with `lock`, a statement without values. All is sent together, so that no
   // client is waited for while the lock is held. The statement sees what was committed while it waited for the lock.
-  DatabaseResult<PostgresRows> run_behind(const std::string& lock, const std::string& sql,
-                                          const std::vector<PostgresValue>& values);
+  // The second answer is that of `then`, a statement without values that is run behind it.
+  DatabaseResult<std::pair<PostgresRows, PostgresRows>> run_behind(const std::string& lock, const std::string& sql,
+                                                                   const std::vector<PostgresValue>& values,
+                                                                   const std::string& then);
   // Runs several statements without values. Together they are one transaction, unless they hold BEGIN or COMMIT.
   DatabaseStatus script(const std::string& sql);
   // The same; gives the answer of the last one.
@@ -157,7 +162,7 @@ class PostgresConnection {
   DatabaseStatus send(const std::string& sql, const std::vector<PostgresValue>& values, const std::string& name = "");
   DatabaseResult<std::string> prepared(const std::string& sql);
   DatabaseResult<PostgresRows> collect();
-  DatabaseResult<PostgresRows> collect_pipeline(int statement);
+  DatabaseResult<std::vector<PostgresRows>> collect_pipeline();
   void forget_outdated(const std::string& sql, const DatabaseError& error);
   void drain();
   DatabaseError failed(const pg_result* result) const;

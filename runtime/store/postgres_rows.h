@@ -80,22 +80,35 @@ struct BoundStatement {
   std::vector<PostgresValue> values;
 };
 
-// "INSERT INTO tracewright.TABLE (...) SELECT ... FROM gate RETURNING id". `more`: columns that the field list does not
-// have. The values come behind `first` others. `tail` follows the values in the statement.
+// Columns that the field list of a row does not have.
+using MoreColumns = std::vector<std::pair<std::string, i64>>;
+
+// Digest, further columns and fields of a row: names, and values with their types.
+struct BoundRow {
+  std::vector<std::string> names;
+  PostgresBinder bound;
+};
 template <class Row>
-BoundStatement postgres_insert(const Row& row, const std::vector<std::pair<std::string, i64>>& more = {}, int first = 0,
+BoundRow bound_row(const Row& row, const MoreColumns& more) {
+  BoundRow made{.names = {"digest"}};
+  made.bound.add(content_digest(row), "text");
+  for (const auto& [name, value] : more) made.names.push_back(name), made.bound.add(value, "bigint");
+  for (const std::string& name : columns_of<Row>()) made.names.push_back(name);
+  Row::fields(row, made.bound);
+  return made;
+}
+
+// "INSERT INTO tracewright.TABLE (...) SELECT ... FROM gate RETURNING id". The values come behind `first` others.
+// `tail` follows the values in the statement.
+template <class Row>
+BoundStatement postgres_insert(const Row& row, const MoreColumns& more = {}, int first = 0,
                                const std::string& tail = "") {
-  PostgresBinder binder;
-  std::vector<std::string> names = {"digest"}, places;
-  binder.add(content_digest(row), "text");
-  for (const auto& [name, value] : more) names.push_back(name), binder.add(value, "bigint");
-  for (const std::string& name : columns_of<Row>()) names.push_back(name);
-  Row::fields(row, binder);
-  for (std::size_t i = 0; i < binder.types.size(); ++i)
-    places.push_back(cat("$", first + i + 1, "::", binder.types[i]));
+  auto [names, bound] = bound_row(row, more);
+  std::vector<std::string> places;
+  for (std::size_t i = 0; i < bound.types.size(); ++i) places.push_back(cat("$", first + i + 1, "::", bound.types[i]));
   return {cat("INSERT INTO tracewright.", Row::table, " (", join(names, ", "), ") SELECT ", join(places, ", "),
               " FROM gate", tail, " RETURNING id"),
-          std::move(binder.values)};
+          std::move(bound.values)};
 }
 
 // Runs an insertion and gives the id; 0 = nothing was inserted. `gate` is a common table expression that comes first.
@@ -106,13 +119,34 @@ inline DatabaseResult<i64> run_insert(PostgresConnection& connection, const Boun
   return rows->empty() ? i64{0} : (*rows)[0].integer(0);
 }
 
+inline MoreColumns keys_of(const Record& record) {
+  return {{"task_key", key_of_texts(record.workload, record.target)},
+          {"machine_key", key_of_texts(machine_of(record.host))}};
+}
+
 // A record, whose fields the caller has checked and cleaned (Database::add_record). Its gate is
 // postgres_sql::kWriterGate.
 inline BoundStatement postgres_insert_record(const Record& record, int first = 0) {
-  return postgres_insert(record,
-                         {{"task_key", key_of_texts(record.workload, record.target)},
-                          {"machine_key", key_of_texts(machine_of(record.host))}},
-                         first);
+  return postgres_insert(record, keys_of(record), first);
+}
+
+// Such records for unnest(): the names of their columns, the types of arrays of them, and the arrays.
+struct RecordArrays {
+  std::vector<std::string> names, types;
+  std::vector<PostgresValue> arrays;
+};
+inline RecordArrays arrays_of(const std::vector<Record>& records) {
+  RecordArrays made;
+  std::vector<std::vector<std::string>> columns;
+  for (const Record& record : records) {
+    auto [names, bound] = bound_row(record, keys_of(record));
+    columns.resize(names.size());
+    for (std::size_t i = 0; i < columns.size(); ++i) columns[i].push_back(bound.values[i].text().value_or(""));
+    made.names = std::move(names), made.types = std::move(bound.types);
+  }
+  for (std::string& type : made.types) type += "[]";
+  for (const std::vector<std::string>& column : columns) made.arrays.push_back(PostgresValue::texts(column));
+  return made;
 }
 
 }  // namespace tw

@@ -124,11 +124,11 @@ inline constexpr const char* kLatest =
 // Without the lock, for the case that somebody holds it for long.
 inline constexpr const char* kLatestSeen = "SELECT coalesce(max(id), 0) FROM tracewright.records";
 inline constexpr const char* kIsGood = "(status = 'ok' OR status = 'noisy')";
-// The id of a record that was written a moment ago, by its digest: digests have no index, so only the last ones are
-// read.
+// Records that were written a moment ago, by their digests ($1, of which there are $2): digests have no index, so only
+// the last ones are read.
 inline constexpr const char* kFindRecent =
-    "SELECT id FROM tracewright.records WHERE digest = $1 AND "
-    "id > (SELECT max(id) FROM tracewright.records) - 1000000 ORDER BY id DESC LIMIT 1";
+    "SELECT id, digest FROM tracewright.records WHERE digest = any($1::text[]) AND "
+    "id > (SELECT max(id) FROM tracewright.records) - 1000000 ORDER BY id DESC LIMIT $2::bigint";
 inline constexpr const char* kTrials =
     "SELECT count(*) FROM tracewright.records WHERE task_key = $1::bigint AND machine_key = $2::bigint AND status <> "
     "$3";

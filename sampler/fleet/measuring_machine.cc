@@ -68,7 +68,7 @@ MachineReport MeasuringMachine::run() {
   }
   if (!queue_->error().empty()) fail(queue_->error());
   Waiting no_longer{.must_stop = [] { return true; }, .say = waiting_.say};
-  write_result(no_longer);
+  write_results(no_longer);
   ahead_.reset();
   heartbeat_.reset();
   auto back = queue_->call<i64>(no_longer, [&](TrialQueue& queue) { return queue.give_back(id_); });
@@ -185,7 +185,7 @@ DatabaseStatus MeasuringMachine::reopen_database() {
 std::optional<MeasuringMachine::Lease> MeasuringMachine::next_lease() {
   using Trials = std::vector<LeasedTrial>;
   if (ahead_) return std::exchange(ahead_, std::nullopt);
-  if (!write_result(waiting_) || (is_unknown_ && !announce())) return std::nullopt;
+  if (!write_results(waiting_) || (is_unknown_ && !announce())) return std::nullopt;
   std::optional<std::vector<MeasuredTarget>> wanted = wanted_targets();
   if (!wanted || !keep_up(*wanted)) return std::nullopt;
   const std::vector<MeasuredTarget> own = own_targets(*wanted);
@@ -215,11 +215,13 @@ bool MeasuringMachine::lease_ahead() {
   if (!wanted) return false;
   const std::vector<MeasuredTarget> own = own_targets(*wanted);
   if (own.empty() || has_new_target(*wanted)) return true;
+  const double begin = seconds_now();
   auto trials = queue_->call<Trials>(waiting_, [&](TrialQueue& queue) -> DatabaseResult<Trials> {
     if (!is_connected()) return Trials();
     return options_.kernels->lease(queue, id_, own, lease_size());
   });
   if (!trials) return false;
+  unwritten_.note_lease(seconds_now() - begin);
   options_.metrics->add_leased(std::ssize(*trials));
   if (trials->empty()) return true;
   ahead_.emplace(std::move(*trials), nullptr);
@@ -265,7 +267,7 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials, std::u
   if (needs_all_cores(*task)) builds->finish(waiting_.must_stop);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     // No result waits for the compiler.
-    if (!builds->is_there(i) && !write_result(waiting_)) return false;
+    if (!builds->is_there(i) && !write_results(waiting_)) return false;
     const bool is_last_of_all = is_last && i + 1 == trials.size();
     if (waiting_.must_stop() || !measure(trials[i], *task, builds->take(i), is_last_of_all)) return false;
   }
@@ -307,6 +309,13 @@ std::unique_ptr<MeasuringMachine::Builds> MeasuringMachine::begin_builds(const F
   return std::make_unique<Builds>(trials.size(), /*threads=*/1, std::move(build));
 }
 
+// Is there a result that waits of which the trial must know?
+bool MeasuringMachine::is_needed_for(const LeasedTrial& leased, const FleetTask& task, const Hash128& object) const {
+  return std::ranges::any_of(unwritten_.results(), [&](const Unwritten& result) {
+    return result.task != &task || result.record.program == leased.trial.program || result.object == object;
+  });
+}
+
 // False: the machine ends, or what is left goes back.
 bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made, bool is_last) {
   const QueuedTrial& trial = leased.trial;
@@ -314,9 +323,7 @@ bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, Built
   std::optional<Hash128> program = parse_hash(trial.program);
   if (!program) return end_with_fault(leased, {fault::kRefused, "the program's hash is none"});
   // What is known of the task must be complete where it matters for this trial.
-  bool is_of_unwritten = unwritten_ && (unwritten_->task != &task || unwritten_->record.program == trial.program ||
-                                        unwritten_->object == made.object);
-  if (is_of_unwritten && !write_result(waiting_)) return false;
+  if (is_needed_for(leased, task, made.object) && !write_results(waiting_)) return false;
   if (auto known = task.programs.find(*program); known != task.programs.end()) {
     auto finished = queue_->call<Finished>(
         waiting_, [&](TrialQueue& queue) { return queue.finish_known(id_, leased, known->second); });
@@ -330,12 +337,12 @@ bool MeasuringMachine::measure(const LeasedTrial& leased, FleetTask& task, Built
   record.version = TW_VERSION, record.host = task.host, record.trace = trial.trace;
   if (!made.built.kernel) {
     set_result(record, {.status = MeasureStatus::BuildError, .message = made.built.problem});
-    return end_with_record(result, waiting_);
+    return end_with_record(result);
   }
   record.object = to_hex(made.object);
   if (auto same = task.objects.find(made.object); same != task.objects.end()) {
     set_same_code(record, same->second);
-    return end_with_record(result, waiting_);
+    return end_with_record(result);
   }
   result.object = made.object;
   return measure_kernel(leased, task, std::move(result), std::move(*made.built.kernel), is_last);
@@ -354,18 +361,23 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
                        .best_seconds = task.best};
   classes_.note_trials(1);
   bool goes_on = true;
-  task.measurer->do_meanwhile([&] { goes_on = write_result(waiting_) && (!is_last || lease_ahead()); });
+  task.measurer->do_meanwhile([&] {
+    const bool must_write = is_last || unwritten_.is_due(seconds_now(), trial_seconds_);
+    goes_on = (!must_write || write_results(waiting_)) && (!is_last || lease_ahead());
+  });
   MeasureResult result = measure_trial(*task.measurer, options, kernel, is_baseline, profile_);
   if (result.was_stopped || !goes_on) return false;
   if (result.status == MeasureStatus::WorkerLost && !result.was_tried)
     return fail(cat("kernels cannot be measured any more: ", result.message));
   if (result.status == MeasureStatus::WorkerLost) measured.object.reset();
   set_result(measured.record, result);
-  measured.seconds = seconds_now() - trial_began_;
-  unwritten_ = std::move(measured);
-  if (!unwritten_->record.ok()) return true;
+  const double now = seconds_now();
+  measured.seconds = now - trial_began_;
+  const bool is_good = measured.record.ok();
   // As the database keeps it: else reading it there would look like a better one.
-  double seconds = from_picoseconds(to_picoseconds(unwritten_->record.seconds));
+  const double seconds = from_picoseconds(to_picoseconds(measured.record.seconds));
+  unwritten_.add(std::move(measured), now);
+  if (!is_good) return true;
   task.best = std::min(task.best, seconds);
   if (is_baseline || seconds >= task.incumbent_seconds) return true;
   task.incumbent_seconds = seconds;
@@ -373,13 +385,22 @@ bool MeasuringMachine::measure_kernel(const LeasedTrial& leased, FleetTask& task
   return true;
 }
 
-// The result that waits, if there is one. False: the machine ends.
-bool MeasuringMachine::write_result(const Waiting& waiting) {
-  if (!unwritten_) return true;
-  if (!end_with_record(*unwritten_, waiting)) return false;
-  unwritten_.reset();
+// The results that wait, together. False: the machine ends.
+bool MeasuringMachine::write_results(const Waiting& waiting) {
+  if (unwritten_.empty()) return true;
+  std::vector<TrialResult> results;
+  for (const Unwritten& one : unwritten_.results()) results.push_back({one.leased, one.record});
+  const double begin = seconds_now();
+  using All = std::vector<Finished>;
+  auto finished = queue_->call<All>(waiting, [&](TrialQueue& queue) { return queue.finish(id_, results); });
+  if (!finished) return false;
+  const std::vector<Unwritten> written = unwritten_.take_written(seconds_now() - begin);
+  for (std::size_t i = 0; i < written.size(); ++i) note_finished(written[i], (*finished)[i]);
   return true;
 }
+
+// While a kernel is measured: it may take longer than was expected. False: the machine ends.
+bool MeasuringMachine::write_overdue() { return !unwritten_.is_overdue(seconds_now()) || write_results(waiting_); }
 
 bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFault& fault) {
   auto finished = queue_->call<Finished>(
@@ -387,12 +408,16 @@ bool MeasuringMachine::end_with_fault(const LeasedTrial& leased, const TrialFaul
   return count(finished, &MachineCounts::faults, fault.kind, 0);
 }
 
-bool MeasuringMachine::end_with_record(const Unwritten& result, const Waiting& waiting) {
+bool MeasuringMachine::end_with_record(const Unwritten& result) {
+  return note_finished(result, queue_->call<Finished>(waiting_, [&](TrialQueue& queue) {
+    return queue.finish(id_, result.leased, result.record);
+  }));
+}
+
+bool MeasuringMachine::note_finished(const Unwritten& result, const std::optional<Finished>& finished) {
   const Record& record = result.record;
-  auto finished =
-      queue_->call<Finished>(waiting, [&](TrialQueue& queue) { return queue.finish(id_, result.leased, record); });
   if (finished && finished->record != 0) {  // it may have been given before, too
-    result.task->last_own = finished->record;
+    result.task->last_own = std::max(result.task->last_own, finished->record);
     if (std::optional<Hash128> program = parse_hash(record.program))
       result.task->programs.emplace(*program, finished->record);
     if (result.object) result.task->objects.emplace(*result.object, finished->record);
@@ -427,7 +452,7 @@ FleetTask* MeasuringMachine::open_task(const QueuedTrial& trial, TrialFault& fau
     std::rotate(found, found + 1, tasks_.end());
     return tasks_.back().get();
   }
-  if (!write_result(waiting_)) return nullptr;  // tasks may be closed
+  if (!write_results(waiting_)) return nullptr;  // tasks may be closed
   std::optional<MeasuredTarget> target = own_target({trial.target, "", "", trial.wanted});
   if (!target || !is_hash(trial.workload)) {
     fault = {fault::kRefused, "the target or the workload's hash is none that is measured here"};
@@ -461,7 +486,7 @@ Measurer* MeasuringMachine::worker_for(const Target& target) {
   }
   WorkerStart started = options_.start_worker(target);
   if (!started.measurer) return fail(started.error), nullptr;
-  started.measurer->stop_when(waiting_.must_stop);
+  started.measurer->stop_when([this] { return !write_overdue() || waiting_.must_stop(); });
   workers_.push_back({wanted.program, wanted.device, std::move(started.measurer)});
   return workers_.back().measurer.get();
 }

@@ -13,6 +13,7 @@
 #include "runtime/fleet/heartbeat.h"
 #include "runtime/fleet/lasting_queue.h"
 #include "runtime/fleet/machine_metrics.h"
+#include "runtime/fleet/result_batch.h"
 #include "sampler/fleet/fleet_task.h"
 #include "sampler/fleet/kernel_source.h"
 #include "sampler/fleet/machine_targets.h"
@@ -56,7 +57,7 @@ class MeasuringMachine {
     std::vector<LeasedTrial> trials;
     std::unique_ptr<Builds> builds;
   };
-  // A trial that was measured. Its result is written while the next one is measured.
+  // A trial that was measured. Its result is written while the next one is measured, or a later one (result_batch.h).
   struct Unwritten {
     LeasedTrial leased;
     FleetTask* task = nullptr;
@@ -89,9 +90,12 @@ class MeasuringMachine {
   std::unique_ptr<Builds> begin_builds(const FleetTask& task, std::span<const LeasedTrial> trials) const;
   bool measure(const LeasedTrial& leased, FleetTask& task, BuiltFleetTrial made, bool is_last);
   bool measure_kernel(const LeasedTrial& leased, FleetTask& task, Unwritten result, Kernel kernel, bool is_last);
-  bool write_result(const Waiting& waiting);
+  bool is_needed_for(const LeasedTrial& leased, const FleetTask& task, const Hash128& object) const;
+  bool write_results(const Waiting& waiting);
+  bool write_overdue();
   bool end_with_fault(const LeasedTrial& leased, const TrialFault& fault);
-  bool end_with_record(const Unwritten& result, const Waiting& waiting);
+  bool end_with_record(const Unwritten& result);
+  bool note_finished(const Unwritten& result, const std::optional<Finished>& finished);
   bool count(const std::optional<Finished>& finished, i64 MachineCounts::* kind, std::string_view result,
              double seconds);
   FleetTask* open_task(const QueuedTrial& trial, TrialFault& fault);
@@ -116,7 +120,7 @@ class MeasuringMachine {
   double trial_seconds_ = 0;              // of the trials of the last lease, on average
   std::vector<OpenWorker> workers_;
   std::vector<std::unique_ptr<FleetTask>> tasks_;  // open in workers, the latest used last
-  std::optional<Unwritten> unwritten_;
+  ResultBatch<Unwritten> unwritten_;
   std::optional<Lease> ahead_;  // leased while the last trial before it was measured
   OwnClasses classes_;
   i64 class_changes_ = 0;  // OwnClasses::changes() that the open tasks know

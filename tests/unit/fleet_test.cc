@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/measuring_machine.h"
@@ -27,14 +28,16 @@ class Lent {
  public:
   explicit Lent(
       const std::string& address,
-      FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); }) {
+      FakeMeasurer::Answer answer = [](const Kernel& kernel, const MeasureOptions&) { return time_of(kernel); })
+      : Lent(address, [answer] { return std::make_unique<FakeMeasurer>(answer); }) {}
+  Lent(const std::string& address, std::function<std::unique_ptr<Measurer>()> make) {
     MachineOptions options{.address = address,
                            .announced = {.name = "lent", .host = host_description()},
                            .why_no_device = [](const Target&) { return "no devices here"; },
                            .start_worker =
-                               [answer](const Target&) {
+                               [make](const Target&) {
                                  WorkerStart start;
-                                 start.measurer = std::make_unique<FakeMeasurer>(answer);
+                                 start.measurer = make();
                                  return start;
                                },
                            .calibrator = fixed_calibration()};
@@ -101,6 +104,56 @@ TEST_F(FleetSearch, AMachineDoesAllElseWhileItMeasures) {
   EXPECT_GT(measured, 40);
   EXPECT_EQ(unwritten, 0);
   EXPECT_LT(10 * without_next, measured) << "trials that were put in meanwhile may still be there";
+}
+
+// Asks now and then whether it shall stop, as one does whose kernels run.
+class SlowMeasurer : public FakeMeasurer {
+ public:
+  // `seconds`: of the kernel of this number.
+  SlowMeasurer(std::function<double(int)> seconds, std::function<void(int)> at_end)
+      : seconds_(std::move(seconds)), at_end_(std::move(at_end)) {}
+  void stop_when(std::function<bool()> is_wanted) override { is_wanted_ = std::move(is_wanted); }
+  MeasureResult measure(int task, const Kernel& kernel, const MeasureOptions& options) override {
+    for (double end = seconds_now() + seconds_(calls); seconds_now() < end && !is_wanted_();)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    at_end_(calls);
+    return FakeMeasurer::measure(task, kernel, options);
+  }
+
+ private:
+  std::function<double(int)> seconds_;
+  std::function<void(int)> at_end_;
+  std::function<bool()> is_wanted_;
+};
+
+// Where the server takes long to store a result, several are written together; but none waits for a long trial.
+TEST_F(FleetSearch, ASlowServerGetsResultsTogether) {
+  sql("create table public.writes (of bigint); create function public.slow() returns trigger language plpgsql as "
+      "'begin insert into public.writes select count(*) from added; perform pg_catalog.pg_sleep(0.1); return null; "
+      "end'; "
+      "create trigger slow after insert on tracewright.records referencing new table as added for each statement "
+      "execute function public.slow()");
+  auto connection = PostgresConnection::open(address_);
+  ASSERT_TRUE(connection) << connection.error();
+  constexpr int kLongOnes = 10;  // one of so many
+  int waited = 0, waited_for_long = 0;
+  auto count = [&](int measured) {
+    auto rows = connection->run("SELECT count(*) FROM tracewright.records");
+    EXPECT_TRUE(rows) << rows.error();
+    const bool is_one_unwritten = (*rows)[0].integer(0) < measured;
+    (measured % kLongOnes == 0 ? waited_for_long : waited) += is_one_unwritten;
+  };
+  auto seconds = [](int number) { return number % kLongOnes == 0 ? kLongestHeldSeconds + 1 : 0.1; };
+  Lent machine(address_, [&] { return std::make_unique<SlowMeasurer>(seconds, count); });
+  Watcher watcher;
+  EXPECT_EQ(tune_with_fleet(options(1, 1, 40), watcher).error, "");
+  MachineReport report = machine.take_back();
+  EXPECT_EQ(report.counts.good, static_cast<i64>(records(*database_).size())) << "each is stored and counted once";
+  EXPECT_EQ(report.counts.late + report.counts.repeated, 0);
+  EXPECT_GT(waited, 5);
+  EXPECT_EQ(waited_for_long, 0);
+  auto writes = connection->run("SELECT count(*), sum(of)::bigint FROM public.writes");
+  EXPECT_LT(static_cast<double>((*writes)[0].integer(0)), 0.8 * static_cast<double>((*writes)[0].integer(1)));
 }
 
 TEST_F(FleetSearch, SeveralMachinesAndTunersMeasureNothingTwice) {

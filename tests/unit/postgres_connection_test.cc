@@ -148,15 +148,16 @@ TEST_F(PostgresConnectionTest, AStatementRunsBehindALock) {
   PostgresConnection holder = open(), waiting = open(), other = open();
   ASSERT_TRUE(holder.script(
       "CREATE TABLE public.gate (); CREATE TABLE public.numbers (n bigint); INSERT INTO public.numbers VALUES (1)"));
-  const std::string sum = "SELECT sum(n) + $1 FROM public.numbers", lock = "LOCK TABLE public.gate IN EXCLUSIVE MODE";
+  const std::string sum = "SELECT sum(n) + $1 FROM public.numbers", lock = "LOCK TABLE public.gate IN EXCLUSIVE MODE",
+                    count = "SELECT count(*) FROM public.numbers";
   // A session that looks a table up for the first time takes a snapshot for that.
-  EXPECT_EQ((*waiting.run_behind(lock, sum, {10}))[0].integer(0), 11);
+  EXPECT_EQ(waiting.run_behind(lock, sum, {10}, count)->first[0].integer(0), 11);
   ASSERT_TRUE(holder.script(cat("BEGIN; ", lock)));
-  i64 seen = 0;
+  i64 seen = 0, counted = 0;
   std::thread waits([&] {
-    auto rows = waiting.run_behind(lock, sum, {100});
+    auto rows = waiting.run_behind(lock, sum, {100}, count);
     EXPECT_TRUE(rows) << rows.error();
-    if (rows) seen = (*rows)[0].integer(0);
+    if (rows) seen = rows->first[0].integer(0), counted = rows->second[0].integer(0);
   });
   std::string snapshot = "not waiting";
   for (int look = 0; look < 1000 && snapshot == "not waiting"; ++look) {
@@ -172,21 +173,23 @@ TEST_F(PostgresConnectionTest, AStatementRunsBehindALock) {
   ASSERT_TRUE(holder.script("INSERT INTO public.numbers VALUES (10); COMMIT"));
   waits.join();
   EXPECT_EQ(seen, 111);
-  EXPECT_EQ((*waiting.run_behind(lock, sum, {200}))[0].integer(0), 211);
-  EXPECT_EQ(waiting.run_behind("LOCK TABLE nowhere", sum, {1}).failure().state, "42P01");
-  EXPECT_EQ(
-      waiting.run_behind("INSERT INTO public.numbers VALUES (1000)", "SELECT 1 / $1::bigint", {0}).failure().state,
-      "22012");
-  EXPECT_EQ(waiting.run_behind(lock, "SELECT $1", {std::string("a\0b", 3)}).failure().state, "22021");
+  EXPECT_EQ(counted, 2) << "the answer to the statement behind it";
+  EXPECT_EQ(waiting.run_behind(lock, sum, {200}, count)->first[0].integer(0), 211);
+  EXPECT_EQ(waiting.run_behind("LOCK TABLE nowhere", sum, {1}, count).failure().state, "42P01");
+  EXPECT_EQ(waiting.run_behind("INSERT INTO public.numbers VALUES (1000)", "SELECT 1 / $1::bigint", {0}, count)
+                .failure()
+                .state,
+            "22012");
+  EXPECT_EQ(waiting.run_behind(lock, "SELECT $1", {std::string("a\0b", 3)}, count).failure().state, "22021");
   ASSERT_TRUE(waiting.script("SET lock_timeout = '50ms'"));
   ASSERT_TRUE(holder.script(cat("BEGIN; ", lock)));
-  EXPECT_EQ(waiting.run_behind(lock, sum, {0}).failure().state, "55P03");
+  EXPECT_EQ(waiting.run_behind(lock, sum, {0}, count).failure().state, "55P03");
   ASSERT_TRUE(holder.script("COMMIT"));
-  EXPECT_EQ((*waiting.run_behind(lock, sum, {300}))[0].integer(0), 311) << "what failed has left nothing";
+  EXPECT_EQ(waiting.run_behind(lock, sum, {300}, count)->first[0].integer(0), 311) << "what failed has left nothing";
   ASSERT_TRUE(other.run("SELECT pg_terminate_backend($1::integer)", {waiting.session()}));
-  EXPECT_TRUE(waiting.run_behind(lock, sum, {0}).failure().is_connection_lost);
+  EXPECT_TRUE(waiting.run_behind(lock, sum, {0}, count).failure().is_connection_lost);
   ASSERT_TRUE(waiting.reconnect());
-  EXPECT_EQ((*waiting.run_behind(lock, sum, {400}))[0].integer(0), 411);
+  EXPECT_EQ(waiting.run_behind(lock, sum, {400}, count)->first[0].integer(0), 411);
 }
 
 // What is run again is prepared, and gives the same: with other values, in another session, where tables have changed.

@@ -1,0 +1,63 @@
+// ResultBatch: the results of a machine that wait until they are written, and when that is. A server that is quick gets
+// each one at once. One that is slow gets several together: each statement that one of a thousand sessions sends costs
+// it more than what the statement does, for it finds its session's memory cold. Used by the measuring machines
+// (sampler/fleet) and the simulated ones (bench/fleet).
+#pragma once
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tw {
+
+inline constexpr double kLongestHeldSeconds = 2;  // that a result waits, see is_overdue()
+
+template <class Result>
+class ResultBatch {
+ public:
+  // `now`: seconds_now(), as below.
+  void add(Result result, double now) {
+    if (results_.empty()) oldest_ = now;
+    results_.push_back(std::move(result));
+  }
+  const std::vector<Result>& results() const { return results_; }
+  bool empty() const { return results_.empty(); }
+
+  // Shall the results be written now? The next chance comes in `next` seconds; 0 = that is not known. Whoever idles,
+  // ends a lease or gives trials back asks nobody and writes.
+  bool is_due(double now, double next) const {
+    constexpr double kQuick = 0.025;   // seconds of an answer; the tuner shall know of a result within 0.05
+    constexpr double kAnswers = 8;     // so many times the time of an answer a result may wait
+    constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time
+    if (empty()) return false;
+    const double answer = std::max(answer_, kOfLease * lease_);
+    if (answer < kQuick || next <= 0) return true;
+    return now - oldest_ + next > std::min(kAnswers * answer, kLongestHeldSeconds);
+  }
+  // They have waited too long, whatever else is going on.
+  bool is_overdue(double now) const { return !empty() && overdue_in(now) <= 0; }
+  // Seconds until then.
+  double overdue_in(double now) const { return oldest_ + kLongestHeldSeconds - now; }
+
+  // They are written, and the server took so many seconds to answer.
+  std::vector<Result> take_written(double seconds) {
+    note(answer_, seconds);
+    return std::exchange(results_, {});
+  }
+  // The server took so many seconds for a lease.
+  void note_lease(double seconds) { note(lease_, seconds); }
+  // They are written by nobody.
+  void drop() { results_.clear(); }
+
+ private:
+  static void note(double& mean, double seconds) {
+    constexpr double kNewest = 0.25;  // share of the mean
+    constexpr double kMost = 1;       // a server that was away is not slow for long
+    mean += kNewest * (std::min(seconds, kMost) - mean);
+  }
+
+  std::vector<Result> results_;
+  double oldest_ = 0;
+  double answer_ = 0, lease_ = 0;  // seconds, moving means
+};
+
+}  // namespace tw
