@@ -103,13 +103,13 @@ inline constexpr const char* kHasNoChecks =
 inline constexpr const char* kGates = R"(
 do $$
 begin
-  for gate in 0 .. 3 loop
-    execute format('create table tracewright_fleet.lease_gate_%s ()', gate);
+  for gate in 0 .. 7 loop
+    execute format('create table if not exists tracewright_fleet.lease_gate_%s ()', gate);
     execute format('grant update on tracewright_fleet.lease_gate_%s to public', gate);
   end loop;
 end $$;
 )";
-inline constexpr const char* kHasGates = "select to_regclass('tracewright_fleet.lease_gate_3') is not null";
+inline constexpr const char* kHasGates = "select to_regclass('tracewright_fleet.lease_gate_7') is not null";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";
@@ -253,7 +253,7 @@ select * from taken)";
 // that the others have taken, and tuners would wait for the processor behind them. Who waits for a table's lock has no
 // snapshot, which would keep the server from removing what has left the queue.
 inline std::string lease_gate(i64 machine) {
-  return "lock table tracewright_fleet.lease_gate_" + std::to_string(machine % 4) + " in exclusive mode";
+  return "lock table tracewright_fleet.lease_gate_" + std::to_string(machine % 8) + " in exclusive mode";
 }
 // What a trial is whose lease is not valid any more.
 inline constexpr const char* kTrialState = "select state, lease, record from tracewright_fleet.trials where id = $1";

@@ -711,14 +711,15 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
       "ALTER TABLE tracewright_fleet.trials DROP CONSTRAINT trials_distinct, "
       "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted), "
       "ADD CHECK (state IN ('queued', 'leased', 'done')), ALTER COLUMN trace SET STORAGE EXTENDED; "
-      "DROP TABLE tracewright_fleet.lease_gate_0, tracewright_fleet.lease_gate_1, tracewright_fleet.lease_gate_2, "
-      "tracewright_fleet.lease_gate_3");
+      "DROP TABLE tracewright_fleet.lease_gate_4, tracewright_fleet.lease_gate_5, tracewright_fleet.lease_gate_6, "
+      "tracewright_fleet.lease_gate_7");
   TrialQueue queue = this->queue();
   EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
                                         "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
                 .text(0),
             "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_pkey trials_turn");
   EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasNoChecks))[0].is_true(0));
+  EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasGates))[0].is_true(0));
   EXPECT_EQ(lease(queue, machine(queue)).size(), 1u);
 }
 
