@@ -26,6 +26,8 @@ double round_up(double value) {
   return whole < value ? whole + 1 : whole;
 }
 
+bool keeps_all(double bytes, double cache_bytes) { return bytes / cache_bytes <= kAllKept; }
+
 // The share of data of this size that is no longer in a cache when it is used again.
 double missing_share(double bytes, double cache_bytes) {
   return std::clamp((bytes / cache_bytes - kAllKept) / (kNothingKept - kAllKept), 0.0, 1.0);
@@ -34,7 +36,7 @@ double missing_share(double bytes, double cache_bytes) {
 // The first position from which on a cache keeps what the loops touch. What is read ahead takes as much room again.
 u32 kept_from(const std::vector<double>& touched, double cache_bytes) {
   u32 kept = 0;
-  while (kept + 1 < touched.size() && missing_share(2 * touched[kept], cache_bytes) > 0) ++kept;
+  while (kept + 1 < touched.size() && !keeps_all(2 * touched[kept], cache_bytes)) ++kept;
   return kept;
 }
 
@@ -106,10 +108,12 @@ CacheLines CacheTraffic::of(const FlatProgram& program, const FlatStore& store, 
     double bytes = sizes_[cache];
     if (bytes <= 0) continue;
     const std::vector<double>& touched = cache == 0 ? l1_room_ : set_bytes_;
-    u32 kept = kept_from(touched, bytes);
+    u32 kept = cache == 0 ? kept_in_l1 : kept_from(touched, bytes);
     double missing = 0;
     for (u32 p = depth_ + 1; p-- > 0 && missing < 1;) {
-      double more = missing_share(p > 0 ? touched[p] : std::max(touched[0], program_bytes_), bytes) - missing;
+      double needed = p > 0 ? touched[p] : std::max(touched[0], program_bytes_);
+      if (keeps_all(needed, bytes)) continue;
+      double more = missing_share(needed, bytes) - missing;
       if (more <= 0) continue;
       missing += more;
       for (const Operand& operand : operands_) add(operand, {cache, bytes, p, more, kept, kept_in_l1}, out);

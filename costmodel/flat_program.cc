@@ -56,7 +56,7 @@ bool is_literal(const Expr* expr) { return expr->kind == Kind::IntImm || expr->k
 
 void note_moving(const LinearIndex& index, std::bitset<kMaxLoopDepth>& loops) {
   for (const LinearIndex::Term& term : index.terms()) {
-    if (term.span > 0) loops.set(static_cast<std::size_t>(term.loop));
+    if (term.span > 0) loops[static_cast<std::size_t>(term.loop)] = true;
   }
 }
 
@@ -130,8 +130,9 @@ void FlatReader::visit_loop(const For* loop, const Surroundings& around) {
   TW_CHECK(position < kMaxLoopDepth, "program nested too deeply");
   int parent = open_.empty() ? -1 : static_cast<int>(open_.back());
   i64 unroll = parent < 0 ? 0 : flat_.loops[static_cast<std::size_t>(parent)].auto_unroll;
-  FlatLoop& flat =
-      flat_.loops.emplace_back(FlatLoop{loop->var, loop->extent, loop->loop_kind, parent, position, unroll});
+  FlatLoop& flat = flat_.loops.emplace_back();
+  flat.var = loop->var, flat.extent = loop->extent, flat.kind = loop->loop_kind;
+  flat.parent = parent, flat.depth = position, flat.auto_unroll = unroll;
   flat.axis = grid_axis(loop);
   if (!loop->annotations.empty()) read_annotations(loop, flat);
   open_.push_back(static_cast<u32>(flat_.loops.size() - 1));
@@ -184,8 +185,9 @@ void FlatReader::visit_store(const Store* node, const Surroundings& around) {
   store.predicate_count = around.predicate_count;
   store.is_init = around.is_init;
   store.is_constant = std::all_of(node->values.begin(), node->values.end(), is_literal);
-  store.iterations = 1;
-  for (u32 loop : open_) store.iterations *= static_cast<double>(flat_.loops[loop].extent);
+  double iterations = 1;
+  for (u32 loop : open_) iterations *= static_cast<double>(flat_.loops[loop].extent);
+  store.iterations = iterations;
   flat_.chain.insert(flat_.chain.end(), open_.begin(), open_.end());
   store.reduces = reducing_;
   for (const StoreTarget& target : node->targets) add_access(target.buffer, target.indices, true, store);
@@ -277,12 +279,10 @@ void FlatReader::note_skipped(const Select* select, FlatStore& store) {
 }
 
 void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bool is_write, FlatStore& store) {
-  FlatAccess access{buffer_index(buffer),
-                    is_write,
-                    false,
-                    static_cast<u32>(flat_.dims.size()),
-                    static_cast<u32>(indices.size()),
-                    indices};
+  FlatAccess& access = flat_.accesses.emplace_back();
+  access.buffer = buffer_index(buffer), access.is_write = is_write;
+  access.first_dim = static_cast<u32>(flat_.dims.size()), access.rank = static_cast<u32>(indices.size());
+  access.indices = indices;
   FlatBuffer& known = flat_.buffers[access.buffer];
   if (!known.is_param) widen_home(known);
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -293,7 +293,6 @@ void FlatReader::add_access(const Buffer* buffer, Array<const Expr*> indices, bo
                           static_cast<u32>(flat_.terms.size()), static_cast<u32>(index.terms().size())});
     flat_.terms.insert(flat_.terms.end(), index.terms().begin(), index.terms().end());
   }
-  flat_.accesses.push_back(access);
 }
 
 // Stable: the accesses of a store are few, and mostly in order already.
@@ -320,15 +319,13 @@ u32 FlatReader::buffer_index(const Buffer* buffer) {
 }
 
 void FlatReader::widen_home(FlatBuffer& buffer) {
-  int here = open_.empty() ? -1 : static_cast<int>(open_.back());
-  if (buffer.home == -2) return void(buffer.home = here);
-  auto depth = [&](int loop) { return loop < 0 ? -1 : flat_.loops[static_cast<std::size_t>(loop)].depth; };
-  int home = buffer.home;
-  while (home != here) {
-    int& deeper = depth(home) >= depth(here) ? home : here;
-    deeper = flat_.loops[static_cast<std::size_t>(deeper)].parent;
+  if (buffer.home == -2) return void(buffer.home = open_.empty() ? -1 : static_cast<int>(open_.back()));
+  while (buffer.home >= 0) {
+    const FlatLoop& loop = flat_.loops[static_cast<std::size_t>(buffer.home)];
+    auto depth = static_cast<std::size_t>(loop.depth);
+    if (depth < open_.size() && open_[depth] == static_cast<u32>(buffer.home)) return;  // it is around this access, too
+    buffer.home = loop.parent;
   }
-  buffer.home = home;
 }
 
 }  // namespace tw

@@ -14,7 +14,8 @@ const std::vector<Use>& Footprints::of(const FlatProgram& program, const FlatSto
     const FlatAccess& access = program.accesses[a];
     TW_CHECK(access.rank <= kMaxRank, "buffer of too high rank");
     if (uses_.empty() || uses_.back().buffer != access.buffer) {
-      uses_.push_back({access.buffer, access.rank, a});
+      Use& first = uses_.emplace_back();
+      first.buffer = access.buffer, first.rank = access.rank, first.first_access = a;
     }
     Use& use = uses_.back();
     ++use.accesses;
@@ -78,13 +79,14 @@ void Footprints::measure_boxes(const FlatProgram& program, u32 depth, const Use&
       elements[level] = elements[level + 1], run[level] = run[level + 1];
       continue;
     }
-    elements[level] = run[level] = 1;
+    double all = 1, side_by_side = 1;
     bool is_dense = true;
     for (u32 i = use.rank; i-- > 0;) {
-      elements[level] *= extents[i];
-      if (is_dense) run[level] *= extents[i];
+      all *= extents[i];
+      if (is_dense) side_by_side = all;
       is_dense &= extents[i] == dims[i].extent;
     }
+    elements[level] = all, run[level] = side_by_side;
   }
 }
 

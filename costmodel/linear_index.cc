@@ -90,7 +90,8 @@ double clamp_share(double share) { return std::clamp(share, 0.0, 1.0); }
 
 }  // namespace
 
-void add(OpCounts& to, const OpCounts& from) {
+// `from` is never a part of `to`: the compiler may add several at once.
+void add(OpCounts& __restrict to, const OpCounts& __restrict from) {
   for (int i = 0; i < kOps; ++i) to[i] += from[i];
 }
 

@@ -132,13 +132,13 @@ void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& stor
   inner_ = -1;
   for (u32 p = store.depth; p-- > 0;) {
     LoopKind kind = program.loop_of(store, p).kind;
-    bool over_registers = std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+    auto is_over_registers = [&](const Use& use) {
       const FlatBuffer& buffer = program.buffers[use.buffer];
-      return buffer.buffer->scope == Scope::Register && use.moved[p] && p >= program.home_depth(buffer);
-    });
+      return use.moved[p] && buffer.buffer->scope == Scope::Register && p >= program.home_depth(buffer);
+    };
     if (kind == LoopKind::Vectorize)
       roles_[p] = BodyRole::Vector;
-    else if (inner_ < 0 && (kind == LoopKind::Unroll || over_registers))
+    else if (inner_ < 0 && (kind == LoopKind::Unroll || std::ranges::any_of(uses, is_over_registers)))
       roles_[p] = BodyRole::Unrolled;
     else if (inner_ < 0)
       inner_ = static_cast<int>(p);
@@ -153,19 +153,20 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   out.accumulates = target.is_read;
   out.waste = 1 - store.share;
   bool target_moves_in_vector = false;
-  double spatial = 1;
+  double lanes = 1, instances = 1, body_runs = 1, spatial = 1;
   for (u32 p = 0; p < store.depth; ++p) {
     double extent = extent_of(program, store, p);
     if (roles_[p] == BodyRole::Vector) {
-      out.lanes *= extent;
+      lanes *= extent;
       target_moves_in_vector |= target.moved[p] != 0;
     } else if (roles_[p] == BodyRole::Unrolled) {
-      out.instances *= extent;
+      instances *= extent;
       if (target.moved[p]) spatial *= extent;
     } else {
-      out.body_runs *= extent;
+      body_runs *= extent;
     }
   }
+  out.lanes = lanes, out.body_runs = body_runs;
   if (inner_ >= 0) out.trip_count = extent_of(program, store, static_cast<u32>(inner_));
   double value_bytes = std::max(bytes_of(store.node->values[0]->type.dtype), bytes_of(buffer->dtype));
   double full = target_.vector_bits / (8 * value_bytes);
@@ -178,7 +179,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   } else {
     out.lane_use = 1 / full;
   }
-  out.instances *= out.vectors;
+  out.instances = instances * out.vectors;
   out.accumulators = out.accumulates ? spatial * (target_moves_in_vector ? out.vectors : 1) : 0;
 }
 
