@@ -36,7 +36,7 @@ struct SimulatedMachines::Machine {
   std::atomic<i64> id = 0;  // of the queue; 0 = it is lost, or not there yet
   Rng rng{0};
   std::atomic<i64> good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
-  std::atomic<i64> writes = 0;
+  std::atomic<i64> writes = 0, beats = 0, left_out = 0;
   std::atomic<double> busy = 0, leasing = 0, finishing = 0, held = 0, longest_held = 0;
   std::optional<LastingQueue> queue;
   std::vector<LeasedTrial> ahead;  // leased while the last trial before them was measured
@@ -82,6 +82,7 @@ SimulatedCounts SimulatedMachines::counts() const {
     sum.machines += machine->id != 0;
     sum.busy += machine->busy, sum.leasing += machine->leasing, sum.finishing += machine->finishing;
     sum.writes += machine->writes, sum.held += machine->held;
+    sum.beats += machine->beats, sum.left_out += machine->left_out;
     sum.longest_held = std::max<double>(sum.longest_held, machine->longest_held);
   }
   return sum;
@@ -219,8 +220,14 @@ void SimulatedMachines::beat(std::size_t first, std::size_t end) {
     if (seconds_now() < next) continue;
     next += kHeartbeatSeconds;
     for (std::size_t i = first; i < end && !stop_; ++i) {
-      i64 id = machines_[i]->id;
+      Machine& machine = *machines_[i];
+      const i64 id = machine.id;
       if (id == 0) continue;
+      if (machine.queue->life_signs()->leave_out(seconds_now())) {
+        ++machine.left_out;
+        continue;
+      }
+      ++machine.beats;
       queue.call<std::optional<i64>>(waiting_, [&](TrialQueue& calls) { return calls.beat_machine(id); });
     }
   }

@@ -1,6 +1,7 @@
 // LastingQueue: a queue of trials whose calls are repeated while the server cannot do them (server_wait.h): it is
 // waited for. Used by tuner_link.h and by the measuring machines (sampler/fleet). It belongs to one thread at a time.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ class LastingQueue {
   }
   // Why the queue cannot be used any more; "" = it can.
   const std::string& error() const { return error_; }
+  const std::shared_ptr<LifeSigns>& life_signs() const { return queue_.life_signs(); }
   // How often the connection was made anew.
   int reconnections() const { return reconnections_; }
 

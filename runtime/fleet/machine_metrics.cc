@@ -113,6 +113,11 @@ void MachineMetrics::set_heartbeat(i64 lost) {
   heartbeat_ = unix_seconds(), lost_ = lost;
 }
 
+void MachineMetrics::set_heartbeat() {
+  std::lock_guard lock(mutex_);
+  heartbeat_ = unix_seconds();
+}
+
 void MachineMetrics::announced_again() {
   std::lock_guard lock(mutex_);
   lost_before_ += std::exchange(lost_, 0);
@@ -147,7 +152,8 @@ std::string MachineMetrics::text() const {
   out.single("tracewright_busy", "gauge", "1 with trials to compile and measure, 0 without.", i64{is_busy_});
   out.single("tracewright_trials_at_hand", "gauge", "Leased trials that have not ended.", std::max<i64>(at_hand_, 0));
   out.single("tracewright_last_heartbeat_timestamp_seconds", "gauge",
-             "When the database took the last heartbeat, in seconds since 1970; 0 = never.", heartbeat_);
+             "When the database took the last heartbeat, or a result in its place, in seconds since 1970; 0 = never.",
+             heartbeat_);
   out.family("tracewright_trial_duration_seconds", "histogram",
              "Time that a trial took, from its turn to its stored record.");
   i64 below = 0;

@@ -32,6 +32,8 @@ class MachineMetrics {
   void add_given_back(i64 trials);
   // The database has taken a heartbeat. `lost`: leases of this machine that ran out since it announced itself.
   void set_heartbeat(i64 lost);
+  // It has taken a result in place of one (life_signs.h).
+  void set_heartbeat();
   // The machine announced itself once more: what it had lost before stays counted.
   void announced_again();
   void set_reconnections(i64 count);

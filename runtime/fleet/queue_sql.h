@@ -257,6 +257,8 @@ inline std::string lease_gate(i64 machine) {
 }
 // What a trial is whose lease is not valid any more.
 inline constexpr const char* kTrialState = "select state, lease, record from tracewright_fleet.trials where id = $1";
+// What ends a lease is a sign of life of the machine, as a heartbeat is (life_signs.h): it writes the row anyway.
+inline constexpr const char* kAliveToo = ", heartbeat = clock_timestamp(), is_gone = false ";
 // The end of a lease that is valid, with the record. $1: trial, $2: lease, $3: fault, $4: message, $5: machine, $6 ...
 // $8: what is added to its counts. Texts of the caller: what is locked before a new record gets its number, the common
 // table expression that inserts it, and the number of the record.
@@ -269,8 +271,8 @@ ended as (
   set state = 'done', fault = $3, message = $4, deadline = null, record = )" +
          record + R"( from gate where t.id = gate.id returning t.record),
 counted as (
-  update tracewright_fleet.machines set good = good + $6, failed = failed + $7, faults = faults + $8
-  where id = $5 and exists (select from gate))
+  update tracewright_fleet.machines set good = good + $6, failed = failed + $7, faults = faults + $8)" +
+         kAliveToo + R"(where id = $5 and exists (select from gate))
 select record from ended)";
 }
 // The same for several leases with good records, each of them by itself: what is not valid any more is left out. The
@@ -301,8 +303,8 @@ ended as (
     record = (select n.record from named n where n.id = t.id)
   where t.id = any(array(select id from gate)) returning t.id, t.record),
 counted as (
-  update tracewright_fleet.machines set good = good + (select count(*) from gate)
-  where id = $1 and exists (select from gate))
+  update tracewright_fleet.machines set good = good + (select count(*) from gate))" +
+         kAliveToo + R"(where id = $1 and exists (select from gate))
 select id, record from ended)";
 }
 inline constexpr const char* kNoteFault = R"(

@@ -21,6 +21,7 @@ DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
                         machine.targets, machine.memory_bytes, machine.clock_mhz, clean_text(machine.drivers, 4096)}));
   if (!id) return id;
   is_machine_ = true;
+  signs_->forget_leases();
   return id;
 }
 
@@ -83,7 +84,9 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
   std::vector<LeasedTrial> leased;
   bool was_its_turn = true;
   auto take = [&]() -> DatabaseStatus {
+    double began = 0;
     auto rows = repeated([&] {
+      began = seconds_now();
       return connection_.run_behind(
           queue_sql::lease_gate(machine), queue_sql::kLease,
           {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
@@ -95,7 +98,8 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
     if (!was_its_turn) return Done{};
     if (!rows) return rows.failure();
     auto& [trials, wanted] = *rows;
-    for (int i = 0; i < trials.size(); ++i) leased.push_back(leased_of_row(trials[i]));
+    for (int i = 0; i < trials.size(); ++i)
+      leased.push_back(leased_of_row(trials[i])), signs_->note_leased(leased.back().lease, began);
     told_.clear();
     if (std::ssize(leased) >= most) told_ = targets_of_rows(wanted), told_at_ = seconds_now();
     return Done{};
@@ -236,16 +240,26 @@ DatabaseStatus TrialQueue::end_together(i64 machine, const std::vector<TrialResu
   return Done{};
 }
 
+// The server knows what became of the trial. A result that it accepted is a sign of life of then.
+const Finished& TrialQueue::with_sign(const LeasedTrial& trial, const Finished& finished, double began) {
+  signs_->note_ended(trial.lease);
+  if (finished.accepted == Accepted::Yes) signs_->note_written(began);
+  return finished;
+}
+
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
   auto before = stored_before({trial.lease});
   if (!before) return before.failure();
   if (before->contains(trial.lease)) {
     unanswered_.clear();
+    signs_->note_ended(trial.lease);
     return Finished{Accepted::Yes, before->at(trial.lease)};
   }
+  const double began = seconds_now();
   auto finished = end_and_note(machine, trial, ending);
-  if (finished) unanswered_.clear();
-  return finished;
+  if (!finished) return finished;
+  unanswered_.clear();
+  return with_sign(trial, *finished, began);
 }
 
 // What was sent stays unanswered until all is answered: the call may be repeated from its beginning.
@@ -265,6 +279,7 @@ DatabaseResult<std::vector<Finished>> TrialQueue::finish(i64 machine, const std:
     else
       alone.push_back(i);
   }
+  const double began = seconds_now();
   // All lock trials in the same order.
   std::ranges::sort(together, {}, [&](std::size_t i) { return results[i].leased.id; });
   DatabaseStatus ended = together.size() > 1 ? end_together(machine, results, together, finished) : Done{};
@@ -277,6 +292,9 @@ DatabaseResult<std::vector<Finished>> TrialQueue::finish(i64 machine, const std:
     if (!one) return one.failure();
     finished[i] = *one;
   }
+  for (std::size_t i = 0; i < results.size(); ++i)
+    before->contains(leases[i]) ? signs_->note_ended(leases[i])
+                                : void(with_sign(results[i].leased, finished[i], began));
   unanswered_.clear();
   return finished;
 }
@@ -299,7 +317,11 @@ DatabaseResult<Finished> TrialQueue::finish_with_fault(i64 machine, const Leased
   return finished(machine, trial, {.fault = std::string(kind), .message = clean_text(message, kLongestMessage)});
 }
 
-DatabaseResult<i64> TrialQueue::give_back(i64 machine) { return number(run(queue_sql::kGiveBack, {machine})); }
+DatabaseResult<i64> TrialQueue::give_back(i64 machine) {
+  auto back = number(run(queue_sql::kGiveBack, {machine}));
+  if (back) signs_->forget_leases();
+  return back;
+}
 
 DatabaseResult<std::optional<i64>> TrialQueue::beat_machine(i64 machine) {
   auto rows = run(queue_sql::kBeatMachine, {machine, kLeaseSeconds, kLongestLeaseSeconds, kProlongedSeconds});

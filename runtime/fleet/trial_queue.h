@@ -12,12 +12,15 @@
 #pragma once
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/fleet/life_signs.h"
 #include "runtime/fleet/machine_class.h"
+#include "runtime/fleet/queue_times.h"
 #include "runtime/store/postgres_connection.h"
 #include "runtime/store/postgres_schema.h"
 #include "runtime/store/record.h"
@@ -30,15 +33,6 @@ inline constexpr std::size_t kLongestTrace = std::size_t{1} << 20, kLongestTarge
 
 // Outcomes that a tuner reads together: it puts trials in between.
 inline constexpr int kMostOutcomes = 500;
-
-// Times of the queue, in seconds of the server's clock.
-inline constexpr int kLeaseSeconds = 20;          // of a lease, and of its prolongation by a heartbeat
-inline constexpr int kLongestLeaseSeconds = 900;  // however often it is prolonged
-inline constexpr int kProlongedSeconds = 12;      // a heartbeat prolongs leases of which less is left
-inline constexpr int kHeartbeatSeconds = 4;       // between two heartbeats of a tuner or machine
-inline constexpr int kGoneSeconds = 60;           // after its last heartbeat a tuner is gone
-inline constexpr int kOtherMachineSeconds =
-    60;  // so long a lost trial waits for another machine than the one that lost it
 
 // Why a trial ended without a measurement. None is the candidate's fault: nothing is stored of it, and a later run may
 // measure it.
@@ -282,9 +276,13 @@ class TrialQueue {
                                              const std::string& message);
   // All that the machine has leased goes back, as if nobody had had it. Returns how many these are.
   DatabaseResult<i64> give_back(i64 machine);
-  // Prolongs its leases. How many of them ran out since it was added; nullopt if the machine is not known any more.
+  // Says that it lives, as each result does that is accepted, and prolongs its leases. How many of them ran out since
+  // it was added; nullopt if the machine is not known any more.
   DatabaseResult<std::optional<i64>> beat_machine(i64 machine);
   DatabaseStatus leave(i64 machine);
+  // What this queue knows of the leases and results of its machine: may a heartbeat be left out? For other threads,
+  // too.
+  const std::shared_ptr<LifeSigns>& life_signs() const { return signs_; }
 
   // ---- of both
 
@@ -320,6 +318,7 @@ class TrialQueue {
   DatabaseStatus end_together(i64 machine, const std::vector<TrialResult>& results,
                               const std::vector<std::size_t>& which, std::vector<Finished>& finished);
   DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
+  const Finished& with_sign(const LeasedTrial& trial, const Finished& finished, double began);
   DatabaseStatus note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<std::vector<i64>> turns_of(i64 tuner, const std::vector<QueuedTrial>& trials, i64 step);
@@ -337,6 +336,7 @@ class TrialQueue {
   DatabaseResult<std::map<i64, i64>> stored_before(const std::vector<i64>& leases);
 
   PostgresConnection connection_;
+  std::shared_ptr<LifeSigns> signs_ = std::make_shared<LifeSigns>();
   bool is_machine_ = false;    // add_machine() was called
   bool is_listening_ = false;  // for trials
   std::string identity_;       // of the database

@@ -138,4 +138,14 @@ BuiltFleetTrial build_fleet_trial(const FleetTask& task, const QueuedTrial& tria
   return made;
 }
 
+std::span<const LeasedTrial> first_group(std::span<const LeasedTrial> trials) {
+  const QueuedTrial& first = trials[0].trial;
+  auto is_other = [&](const LeasedTrial& leased) {
+    const QueuedTrial& trial = leased.trial;
+    return trial.workload != first.workload || trial.target != first.target || trial.is_cold != first.is_cold ||
+           trial.seed != first.seed;
+  };
+  return {trials.begin(), std::ranges::find_if(trials, is_other)};
+}
+
 }  // namespace tw

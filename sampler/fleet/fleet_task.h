@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "runtime/fleet/trial_queue.h"
@@ -48,7 +49,12 @@ struct FleetTask {
   bool is_of(const QueuedTrial& trial) const {
     return workload == trial.workload && target_text == trial.target && is_cold == trial.is_cold && seed == trial.seed;
   }
+  // Kernels with several threads take the cores that compiling needs.
+  bool needs_all_cores() const { return target.threads > 1 || target.kind == TargetKind::OpenCl; }
 };
+
+// Trials of one task (FleetTask::is_of), from the first one on.
+std::span<const LeasedTrial> first_group(std::span<const LeasedTrial> trials);
 
 // Why a trial cannot be measured here: a fault of the queue.
 struct TrialFault {

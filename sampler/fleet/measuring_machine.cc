@@ -19,22 +19,6 @@ constexpr double kShareOfLease = 0.25;
 constexpr std::chrono::milliseconds kPoll(1000), kLongestPoll(2000);
 constexpr double kOpenBytes = 2.0 * (1 << 30);  // of the tasks that are open at once; one alone may have more
 
-// Trials of one task, from the first one on.
-std::span<const LeasedTrial> first_group(std::span<const LeasedTrial> trials) {
-  const QueuedTrial& first = trials[0].trial;
-  auto is_other = [&](const LeasedTrial& leased) {
-    const QueuedTrial& trial = leased.trial;
-    return trial.workload != first.workload || trial.target != first.target || trial.is_cold != first.is_cold ||
-           trial.seed != first.seed;
-  };
-  return {trials.begin(), std::ranges::find_if(trials, is_other)};
-}
-
-// Kernels with several threads take the cores that compiling needs.
-bool needs_all_cores(const FleetTask& task) {
-  return task.target.threads > 1 || task.target.kind == TargetKind::OpenCl;
-}
-
 }  // namespace
 
 MeasuringMachine::MeasuringMachine(MachineOptions options, Waiting waiting)
@@ -91,7 +75,8 @@ bool MeasuringMachine::open() {
   Target processor = host_target();
   processor.threads = 1;
   if (!add_class(measuring_host(processor, -1), processor) || !announce()) return false;
-  heartbeat_ = std::make_unique<Heartbeat>(options_.address, [this](TrialQueue& beats) -> DatabaseResult<bool> {
+  auto beat = [this, signs = queue_->life_signs()](TrialQueue& beats) -> DatabaseResult<bool> {
+    if (signs->leave_out(seconds_now())) return options_.metrics->set_heartbeat(), true;
     DatabaseResult<std::optional<i64>> lost = beats.beat_machine(id_);
     if (!lost) return lost.failure();
     if (*lost)
@@ -99,7 +84,8 @@ bool MeasuringMachine::open() {
     else
       is_unknown_ = true;
     return lost->has_value();
-  });
+  };
+  heartbeat_ = std::make_unique<Heartbeat>(options_.address, beat);
   return true;
 }
 
@@ -227,7 +213,7 @@ bool MeasuringMachine::lease_ahead() {
   ahead_.emplace(std::move(*trials), nullptr);
   const std::span<const LeasedTrial> first = first_group(ahead_->trials);
   auto task = std::ranges::find_if(tasks_, [&](const auto& open) { return open->is_of(first[0].trial); });
-  if (task != tasks_.end() && !needs_all_cores(**task)) ahead_->builds = begin_builds(**task, first);
+  if (task != tasks_.end() && !(*task)->needs_all_cores()) ahead_->builds = begin_builds(**task, first);
   return true;
 }
 
@@ -264,7 +250,7 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials, std::u
   failures_ = 0;
   if (!task->may_read && !ask_for_results(*task, trials)) return false;
   if (!builds) builds = begin_builds(*task, trials);
-  if (needs_all_cores(*task)) builds->finish(waiting_.must_stop);
+  if (task->needs_all_cores()) builds->finish(waiting_.must_stop);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     // No result waits for the compiler.
     if (!builds->is_there(i) && !write_results(waiting_)) return false;

@@ -156,6 +156,29 @@ TEST_F(FleetSearch, ASlowServerGetsResultsTogether) {
   EXPECT_LT(static_cast<double>((*writes)[0].integer(0)), 0.8 * static_cast<double>((*writes)[0].integer(1)));
 }
 
+// Its heartbeats go on while there are no results.
+TEST_F(FleetSearch, AMachineThatMeasuresForLongIsHeard) {
+  constexpr double kLongest = 3 * kHeartbeatSeconds;
+  auto seen = TrialQueue::open(address_);
+  ASSERT_TRUE(seen) << seen.error();
+  double age = 0;
+  bool is_first = true;
+  Lent machine(address_, [&](const Kernel& kernel, const MeasureOptions&) {
+    if (!std::exchange(is_first, false)) return time_of(kernel);
+    sql("update tracewright_fleet.machines set heartbeat = heartbeat - interval '1 hour'");
+    for (const double begin = seconds_now(); seconds_now() - begin < kLongest;) {
+      age = seen->status()->machines.at(0).heartbeat_age;
+      if (age < kLongest) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return time_of(kernel);
+  });
+  Watcher watcher;
+  EXPECT_EQ(tune_with_fleet(options(1, 1, 4), watcher).error, "");
+  EXPECT_GT(age, 0);
+  EXPECT_LT(age, kLongest);
+}
+
 TEST_F(FleetSearch, SeveralMachinesAndTunersMeasureNothingTwice) {
   std::vector<std::unique_ptr<Lent>> machines;
   for (int i = 0; i < 3; ++i) machines.push_back(std::make_unique<Lent>(address_));
