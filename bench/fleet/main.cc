@@ -21,7 +21,7 @@ int main(int count, char** words) {
   queue->add_option("--seconds", load.seconds, "of the run");
   queue->add_option("--batch", load.batch, "trials of a tuner in the queue; 0 = enough for all machines");
   queue->add_option("--trial", load.trial_seconds, "seconds of a trial; 0 = all machines ask as fast as they can");
-  queue->add_option("--most", load.most, "trials of a lease");
+  queue->add_option("--most", load.most, "trials of a lease of a quick server");
   queue->add_option("--trace-bytes", load.trace_bytes, "length of a trace");
   queue->add_flag("--statements", load.shows_statements, "show which statements cost the server most");
   TuneLoad tuned;
@@ -33,7 +33,7 @@ int main(int count, char** words) {
   tune->add_option("--begin", tuned.begin, "seconds that are not counted, until the fleet has its rate");
   tune->add_option("--tasks", tuned.tasks, "number of tasks; 1 = one with a space of millions of candidates");
   tune->add_option("--trials", tuned.trials, "of each task");
-  tune->add_option("--most", tuned.most, "trials of a lease");
+  tune->add_option("--most", tuned.most, "trials of a lease of a quick server");
   tune->add_option("--failed", tuned.failed, "share of trials that fail");
   tune->add_option("--lost", tuned.lost, "share of trials in which the machine is lost");
   tune->add_option("--model", tuned.model, "cost model");

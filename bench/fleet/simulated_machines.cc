@@ -105,7 +105,7 @@ bool SimulatedMachines::lease(Machine& machine) {
     for (MeasuredTarget& target : *wanted) target.host = kHost, target.machine = machine_of(kHost);
     if (wanted->empty()) return Trials();
     if (auto offered = calls.offer(*wanted); !offered) return offered.failure();
-    return calls.lease(machine.id, *wanted, fleet_.most);
+    return calls.lease(machine.id, *wanted, machine.unwritten.lease_size(fleet_.most));
   });
   add(machine.leasing, seconds_now() - begin);
   machine.unwritten.note_lease(seconds_now() - begin);

@@ -25,14 +25,13 @@ class ResultBatch {
   // Shall the results be written now? The next chance comes in `next` seconds; 0 = that is not known. Whoever idles,
   // ends a lease or gives trials back asks nobody and writes.
   bool is_due(double now, double next) const {
-    constexpr double kQuick = 0.025;   // seconds of an answer; the tuner shall know of a result within 0.05
-    constexpr double kAnswers = 8;     // so many times the time of an answer a result may wait
-    constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time
+    constexpr double kAnswers = 8;  // so many times the time of an answer a result may wait
     if (empty()) return false;
-    const double answer = std::max(answer_, kOfLease * lease_);
-    if (answer < kQuick || next <= 0) return true;
-    return now - oldest_ + next > std::min(kAnswers * answer, kLongestHeldSeconds);
+    if (is_quick() || next <= 0) return true;
+    return now - oldest_ + next > std::min(kAnswers * answer(), kLongestHeldSeconds);
   }
+  // Trials to lease together where a quick server gives `usual`: from a slow one more, less often.
+  int lease_size(int usual) const { return is_quick() ? usual : 2 * usual; }
   // They have waited too long, whatever else is going on.
   bool is_overdue(double now) const { return !empty() && overdue_in(now) <= 0; }
   // Seconds until then.
@@ -49,6 +48,14 @@ class ResultBatch {
   void drop() { results_.clear(); }
 
  private:
+  double answer() const {
+    constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time
+    return std::max(answer_, kOfLease * lease_);
+  }
+  bool is_quick() const {
+    constexpr double kQuick = 0.025;  // seconds; the tuner shall know of a result within 0.05
+    return answer() < kQuick;
+  }
   static void note(double& mean, double seconds) {
     constexpr double kNewest = 0.25;  // share of the mean
     constexpr double kMost = 1;       // a server that was away is not slow for long

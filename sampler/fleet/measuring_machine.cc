@@ -12,7 +12,7 @@
 namespace tw {
 namespace {
 
-constexpr int kLeased = 4;  // trials of one lease at most: one is compiled while another is measured
+constexpr int kLeased = 4;  // trials of one lease, of a quick server: one is compiled while another is measured
 // All trials of a lease end within kLongestLeaseSeconds. Where they take long, a machine leases fewer.
 constexpr double kShareOfLease = 0.25;
 // Notifications wake a wait. Where one is lost it ends after a second, and later each time that there is nothing.
@@ -219,7 +219,7 @@ bool MeasuringMachine::lease_ahead() {
 
 int MeasuringMachine::lease_size() const {
   double most = kShareOfLease * kLongestLeaseSeconds / std::max(trial_seconds_, 1e-3);
-  return static_cast<int>(std::clamp(most, 1.0, double{kLeased}));
+  return static_cast<int>(std::clamp<double>(most, 1, unwritten_.lease_size(kLeased)));
 }
 
 // ---- trials

@@ -67,6 +67,16 @@ TEST(ResultBatch, NothingWaitsForLong) {
   EXPECT_FALSE(batch.is_overdue(1e9));
 }
 
+// A machine asks a slow server less often.
+TEST(ResultBatch, ASlowServerGivesMoreTrialsAtOnce) {
+  ResultBatch<int> batch;
+  EXPECT_EQ(batch.lease_size(4), 4) << "nothing is known of the server";
+  for (int i = 0; i < 50; ++i) batch.note_lease(0.02);
+  EXPECT_EQ(batch.lease_size(4), 4);
+  for (int i = 0; i < 50; ++i) batch.note_lease(0.5);
+  EXPECT_EQ(batch.lease_size(4), 8);
+}
+
 // ---- what becomes of each
 
 class ResultsTogether : public TrialQueueTest {
