@@ -155,14 +155,17 @@ TEST_F(MeasurerTest, AFasterOneIsTimedAgain) {
   MeasureOptions options;
   options.incumbent = &incumbent;
   options.pairs = options.max_pairs = 3;
-  MeasureResult once = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  auto measure = [&] { return measurer_->measure(task, matmul_kernel("honest", "matmul"), options); };
+  MeasureResult once = measure();
+  double shortest = once.parts.timing;  // others may have held one up
+  for (int i = 0; i < 4; ++i) shortest = std::min(shortest, measure().parts.timing);
   options.confirmation = {.below = 0.998, .pairs = 40, .max_pairs = 40};
-  MeasureResult twice = measurer_->measure(task, matmul_kernel("honest", "matmul"), options);
+  MeasureResult twice = measure();
   for (const MeasureResult& faster : {once, twice}) {
     EXPECT_TRUE(is_measured(faster)) << show(faster);
     EXPECT_LT(faster.ratio, 0.7) << show(faster);
   }
-  EXPECT_LT(4 * once.parts.timing, twice.parts.timing) << "3 pairs, and 43";
+  EXPECT_LT(4 * shortest, twice.parts.timing) << "3 pairs, and 43";
 }
 
 // The second kernel gets the buffers of the first, without what is in them.
