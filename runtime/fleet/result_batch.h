@@ -9,7 +9,7 @@
 
 namespace tw {
 
-inline constexpr double kLongestHeldSeconds = 2;  // that a result waits, see is_overdue()
+inline constexpr double kLongestHeldSeconds = 2;  // no result waits longer, see is_overdue()
 
 template <class Result>
 class ResultBatch {
@@ -25,26 +25,26 @@ class ResultBatch {
   // Shall the results be written now? The next chance comes in `next` seconds; 0 = that is not known. Whoever idles,
   // ends a lease or gives trials back asks nobody and writes.
   bool is_due(double now, double next) const {
-    constexpr double kAnswers = 8;  // so many times the time of an answer a result may wait
+    constexpr double kAnswers = 8;  // a result waits for at most 8 times as long as the server takes to answer
     if (empty()) return false;
     if (is_quick() || next <= 0) return true;
     return now - oldest_ + next > std::min(kAnswers * answer(), kLongestHeldSeconds);
   }
   // Trials to lease together where a quick server gives `usual`: from a slow one more, less often.
   int lease_size(int usual) const { return is_quick() ? usual : 2 * usual; }
-  // They have waited too long, whatever else is going on.
+  // Has the oldest result waited for kLongestHeldSeconds? Then it is written, whatever else is going on.
   bool is_overdue(double now) const { return !empty() && overdue_in(now) <= 0; }
-  // Seconds until then.
+  // Seconds until the oldest result is overdue.
   double overdue_in(double now) const { return oldest_ + kLongestHeldSeconds - now; }
 
-  // They are written, and the server took so many seconds to answer.
+  // Returns the results, which have been written. `seconds`: how long the server took to answer.
   std::vector<Result> take_written(double seconds) {
     note(answer_, seconds);
     return std::exchange(results_, {});
   }
-  // The server took so many seconds for a lease.
+  // `seconds`: how long the server took for a lease.
   void note_lease(double seconds) { note(lease_, seconds); }
-  // They are written by nobody.
+  // Forgets the results: the machine is lost.
   void drop() { results_.clear(); }
 
  private:

@@ -120,8 +120,8 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
   return leased;
 }
 
-// Of results of these leases whose answer was lost: the records that are there, by their leases. A role that may not
-// ask is told that none is: then the results count as late or repeated.
+// Some results of these leases may have been stored although no answer came: gives their records, by lease. A role that
+// may not read records finds none, and its results count as late or repeated.
 DatabaseResult<std::map<i64, i64>> TrialQueue::stored_before(const std::vector<i64>& leases) {
   std::map<i64, i64> found;
   std::erase_if(unanswered_, [&](const Unanswered& one) { return std::ranges::count(leases, one.lease) == 0; });
@@ -240,11 +240,10 @@ DatabaseStatus TrialQueue::end_together(i64 machine, const std::vector<TrialResu
   return Done{};
 }
 
-// The server knows what became of the trial. A result that it accepted is a sign of life of then.
-const Finished& TrialQueue::with_sign(const LeasedTrial& trial, const Finished& finished, double began) {
-  signs_->note_ended(trial.lease);
+// The lease has ended. If its result was accepted, the server has heard of the machine since `began`.
+void TrialQueue::note_end(i64 lease, const Finished& finished, double began) {
+  signs_->note_ended(lease);
   if (finished.accepted == Accepted::Yes) signs_->note_written(began);
-  return finished;
 }
 
 DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& trial, const Ending& ending) {
@@ -259,7 +258,8 @@ DatabaseResult<Finished> TrialQueue::finished(i64 machine, const LeasedTrial& tr
   auto finished = end_and_note(machine, trial, ending);
   if (!finished) return finished;
   unanswered_.clear();
-  return with_sign(trial, *finished, began);
+  note_end(trial.lease, *finished, began);
+  return finished;
 }
 
 // What was sent stays unanswered until all is answered: the call may be repeated from its beginning.
@@ -292,9 +292,12 @@ DatabaseResult<std::vector<Finished>> TrialQueue::finish(i64 machine, const std:
     if (!one) return one.failure();
     finished[i] = *one;
   }
-  for (std::size_t i = 0; i < results.size(); ++i)
-    before->contains(leases[i]) ? signs_->note_ended(leases[i])
-                                : void(with_sign(results[i].leased, finished[i], began));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (before->contains(leases[i]))
+      signs_->note_ended(leases[i]);
+    else
+      note_end(leases[i], finished[i], began);
+  }
   unanswered_.clear();
   return finished;
 }

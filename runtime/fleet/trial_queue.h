@@ -318,7 +318,7 @@ class TrialQueue {
   DatabaseStatus end_together(i64 machine, const std::vector<TrialResult>& results,
                               const std::vector<std::size_t>& which, std::vector<Finished>& finished);
   DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
-  const Finished& with_sign(const LeasedTrial& trial, const Finished& finished, double began);
+  void note_end(i64 lease, const Finished& finished, double began);
   DatabaseStatus note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<std::vector<FleetTuner>> tuners();
   DatabaseResult<std::vector<i64>> turns_of(i64 tuner, const std::vector<QueuedTrial>& trials, i64 step);

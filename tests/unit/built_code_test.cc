@@ -31,9 +31,8 @@ class BuiltCode : public TuningDatabaseTest {
   void SetUp() override {
     TuningDatabaseTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    auto opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
+    open_database(address_, database_);
+    if (HasFatalFailure()) return;
     ASSERT_TRUE(database_->add_workload(workload_, workload_text(program())));
     auto link = TunerLink::open(address_, "tuner");
     ASSERT_TRUE(link) << link.error();
@@ -41,12 +40,6 @@ class BuiltCode : public TuningDatabaseTest {
   }
   void TearDown() override { stop_machine(); }
   const Program& program() const { return task_.program.program; }
-  void sql(const std::string& text) const { server_->sql(name_, text); }
-  TrialQueue queue() const {
-    auto opened = TrialQueue::open(address_);
-    EXPECT_TRUE(opened) << opened.error();
-    return std::move(*opened);
-  }
 
   // By default a machine that checks with kKey's public key.
   void start_machine(std::shared_ptr<KernelSource> kernels = std::make_shared<BuiltSource>(checking_key())) {

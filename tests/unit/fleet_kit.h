@@ -2,9 +2,11 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "runtime/fleet/trial_queue.h"
+#include "runtime/store/database.h"
 #include "runtime/store/postgres_schema.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "support/postgres_server.h"
@@ -21,6 +23,13 @@ inline std::string make_tuning_database(test::PostgresServer& server) {
   auto queue = make_queue_tables(*connection, {.tuner = "", .worker = "", .reader = ""});
   EXPECT_TRUE(queue) << queue.error();
   return name;
+}
+
+// Opens it for records; fails the test where that cannot be done.
+inline void open_database(const std::string& address, std::optional<Database>& database) {
+  auto opened = Database::open(address, DatabaseMode::Write);
+  ASSERT_TRUE(opened) << opened.error();
+  database.emplace(std::move(*opened));
 }
 
 // Times of a calibration, each `slower` times those of all others.
@@ -48,6 +57,7 @@ class TuningDatabaseTest : public testing::Test {
     EXPECT_TRUE(opened) << opened.error();
     return std::move(*opened);
   }
+  void sql(const std::string& text) const { server_->sql(name_, text); }
   template <class T>
   static T good(DatabaseResult<T> result) {
     EXPECT_TRUE(result) << result.error();

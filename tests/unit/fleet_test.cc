@@ -135,7 +135,7 @@ TEST_F(FleetSearch, ASlowServerGetsResultsTogether) {
       "execute function public.slow()");
   auto connection = PostgresConnection::open(address_);
   ASSERT_TRUE(connection) << connection.error();
-  constexpr int kLongOnes = 10;  // one of so many
+  constexpr int kLongOnes = 10;  // every tenth trial is a long one
   int waited = 0, waited_for_long = 0;
   auto count = [&](int measured) {
     auto rows = connection->run("SELECT count(*) FROM tracewright.records");
@@ -356,9 +356,8 @@ TEST_F(FleetSearch, ARestartOfTheServerLosesNothing) {
   std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
   ASSERT_TRUE(server) << why;
   address_ = server->address(make_tuning_database(*server));
-  DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
-  ASSERT_TRUE(opened) << opened.error();
-  database_.emplace(std::move(*opened));
+  open_database(address_, database_);
+  ASSERT_TRUE(database_);
   int calls = 0;
   Lent machine(address_, [&](const Kernel& kernel, const MeasureOptions&) {
     if (++calls == 5) {

@@ -60,7 +60,7 @@ struct VirtualMachine {
       signs.note_leased(leases.back().id, now - rng.uniform() * kLatency);
     }
   }
-  // What it does in a moment. Each trial takes about so many seconds.
+  // Writes a result and leases trials when one has ended. `trial`: mean seconds of one.
   void work(double trial) {
     if (now < end) return;
     if (!leases.empty()) {
@@ -114,14 +114,8 @@ TEST(LifeSigns, NoLeaseRunsOutWhileItsMachineLives) {
 
 // ---- what the server knows
 
-class LifeSignsOfQueue : public TrialQueueTest {
+class LifeSignsOfQueue : public OneMachineTest {
  protected:
-  void SetUp() override {
-    TrialQueueTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    queue_.emplace(queue());
-    tuner_ = tuner(*queue_), machine_ = machine(*queue_);
-  }
   // As if it had been silent for a while, and had said goodbye.
   void silence() const {
     sql("update tracewright_fleet.machines set heartbeat = heartbeat - interval '30 seconds', is_gone = true");
@@ -132,9 +126,6 @@ class LifeSignsOfQueue : public TrialQueueTest {
     EXPECT_FALSE(shown.is_gone) << behind;
   }
   bool leave_out(double later = 0) { return queue_->life_signs()->leave_out(seconds_now() + later); }
-
-  std::optional<TrialQueue> queue_;
-  i64 tuner_ = 0, machine_ = 0;
 };
 
 TEST_F(LifeSignsOfQueue, AResultIsOne) {

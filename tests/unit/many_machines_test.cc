@@ -21,9 +21,7 @@ class ManyMachines : public Search {
   void SetUp() override {
     TW_POSTGRES_OR_SKIP(server);
     address_ = server->address(make_tuning_database(*server));
-    DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
+    open_database(address_, database_);
     for (i64 size : {48, 80}) {
       tasks_.push_back(task_of("dense", {{"M", size}, {"N", i64{64}}, {"K", i64{32}}}));
       tasks_.back().name = cat("dense_", size);

@@ -50,9 +50,7 @@ class TrialQueueTest : public TuningDatabaseTest {
   void SetUp() override {
     TuningDatabaseTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    auto opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
+    open_database(address_, database_);
   }
 
   // A tuner that wants machines for kCpu.
@@ -67,7 +65,6 @@ class TrialQueueTest : public TuningDatabaseTest {
   std::vector<LeasedTrial> lease(TrialQueue& queue, i64 machine, int most = 100) const {
     return good(queue.lease(machine, {kCpu}, most));
   }
-  void sql(const std::string& text) const { server_->sql(name_, text); }
   // All leases run out.
   void let_leases_run_out() const {
     sql("update tracewright_fleet.trials set deadline = deadline - interval '1 hour' where state = 'leased'");
@@ -107,6 +104,20 @@ class TrialQueueTest : public TuningDatabaseTest {
   }
 
   std::optional<Database> database_;
+};
+
+// With a tuner, and a machine that measures for it.
+class OneMachineTest : public TrialQueueTest {
+ protected:
+  void SetUp() override {
+    TrialQueueTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    queue_.emplace(queue());
+    tuner_ = tuner(*queue_), machine_ = machine(*queue_);
+  }
+
+  std::optional<TrialQueue> queue_;
+  i64 tuner_ = 0, machine_ = 0;
 };
 
 }  // namespace tw

@@ -79,14 +79,8 @@ TEST(ResultBatch, ASlowServerGivesMoreTrialsAtOnce) {
 
 // ---- what becomes of each
 
-class ResultsTogether : public TrialQueueTest {
+class ResultsTogether : public OneMachineTest {
  protected:
-  void SetUp() override {
-    TrialQueueTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    queue_.emplace(queue());
-    tuner_ = tuner(*queue_), machine_ = machine(*queue_);
-  }
   std::vector<LeasedTrial> leased(int count) {
     good(queue_->put(tuner_, trials(count)));
     std::vector<LeasedTrial> all = lease(*queue_, machine_, count);
@@ -113,9 +107,6 @@ class ResultsTogether : public TrialQueueTest {
     }
   }
   MachineCounts counts() { return shown(*queue_, machine_).counts; }
-
-  std::optional<TrialQueue> queue_;
-  i64 tuner_ = 0, machine_ = 0;
 };
 
 TEST_F(ResultsTogether, EachHasItsRecord) {
@@ -246,7 +237,7 @@ class MachinesWrite : public ResultsTogether {
   // Machines that work for some seconds, and then have written all.
   bench::SimulatedCounts work(bench::SimulatedFleet fleet, double seconds) {
     fleet.address = address_;
-    // Of any machine.
+    // Any machine may measure for this tuner.
     const i64 tuner = this->tuner(*queue_, {.target = kCpu.target, .host = "", .machine = ""});
     good(queue_->put(tuner, trials(2000)));
     bench::SimulatedMachines machines(fleet);

@@ -17,9 +17,7 @@ class SearchOnFleet : public Search {
     server_ = server;
     name_ = make_tuning_database(*server);
     address_ = server->address(name_);
-    DatabaseResult<Database> opened = Database::open(address_, DatabaseMode::Write);
-    ASSERT_TRUE(opened) << opened.error();
-    database_.emplace(std::move(*opened));
+    open_database(address_, database_);
   }
   void sql(const std::string& text) const { server_->sql(name_, text); }
 
