@@ -110,6 +110,27 @@ begin
 end $$;
 )";
 inline constexpr const char* kHasGates = "select to_regclass('tracewright_fleet.lease_gate_7') is not null";
+// The sixth step: parts of the queue by number of the trial, for lease_statement(). The condition is another form of
+// "queued", so that trials_turn does not fit the same question.
+inline constexpr const char* kParts = R"(
+create index trials_part on tracewright_fleet.trials (target, (id % 8), turn, id)
+  where lease is null and state <> 'done';
+
+-- Of these trials, which the caller has locked, those whose program is not being measured for another tuner. A statement
+-- that began before another machine's lease was committed does not see it; a function that is volatile does.
+create or replace function tracewright_fleet.not_measured(ids bigint[]) returns bigint[] language plpgsql volatile
+set search_path = pg_catalog, pg_temp as $$
+begin
+  return (select array_agg(t.id) from tracewright_fleet.trials t join tracewright_fleet.targets w
+      on w.tuner = t.tuner and w.target = t.target and w.wanted = t.wanted
+    where t.id = any(ids) and not exists (
+      select from tracewright_fleet.trials l join tracewright_fleet.targets v
+        on v.tuner = l.tuner and v.target = l.target and v.wanted = l.wanted
+      where l.state = 'leased' and l.program = t.program and l.workload = t.workload and l.target = t.target
+        and l.is_cold = t.is_cold and v.machine = w.machine offset 0));
+end $$;
+)";
+inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.trials_part') is not null";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";
@@ -215,40 +236,55 @@ where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
 // A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
 // has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
 // and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the
-// one that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself. The index of turns is
-// walked until there are enough; `offset 0` keeps the server from joining and sorting all instead.
+// one that lost it, $7: the kinds of built code that the machine runs; null = it compiles itself. The index is walked
+// until there are enough; `offset 0` keeps the server from joining and sorting all instead.
 //
-// A program is locked until its lease is committed, because another machine that leases it for another tuner does not
-// see the lease before.
-inline constexpr const char* kLease = R"(
+// Whoever walks the whole queue in order meets what all others are leasing, and what has been leased since the oldest
+// statement that still runs began. So where many lease, each one begins with another part of the queue ($8) and goes on
+// to the next only if that has too few; in a part trials are in order.
+//
+// The questions before a trial is locked are those that cost little. A program is locked until its lease is committed,
+// because another machine that leases it for another tuner does not see the lease before.
+inline std::string lease_statement(bool in_parts) {
+  const std::string from = in_parts ? R"(generate_series(0, 7) as p (n) cross join lateral (
+      select * from tracewright_fleet.trials t where t.id % 8 = ($8::bigint + p.n) % 8
+        and t.lease is null and t.state <> 'done')"
+                                    : R"((
+      select * from tracewright_fleet.trials t where t.state = 'queued')";
+  return R"(
 with free as (
   select f.id from (
-    select u.target, u.machine from unnest($2::text[], $3::text[]) as u (target, machine)
+    select u.target, u.machine, array(
+      select w.tuner || ' ' || w.wanted from tracewright_fleet.targets w
+      where w.target = u.target and w.machine = u.machine) as wanting
+    from unnest($2::text[], $3::text[]) as u (target, machine)
     where (not exists (select from tracewright_fleet.calibrations c where c.machine = $1)
       or exists (select from tracewright_fleet.calibrations c
-        where c.machine = $1 and c.machine_class = u.machine and not c.is_aside))) as o cross join lateral (
-    select t.id, t.turn, t.program from tracewright_fleet.trials t
-    where t.state = 'queued' and t.target = o.target
-      and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
-      and exists (select from tracewright_fleet.targets w
-        where w.tuner = t.tuner and w.target = t.target and w.wanted = t.wanted and w.machine = o.machine offset 0)
-      and not exists (select from tracewright_fleet.trials l join tracewright_fleet.targets v
-          on v.tuner = l.tuner and v.target = l.target and v.wanted = l.wanted
-        where l.state = 'leased' and l.program = t.program and l.workload = t.workload and l.target = t.target
-          and l.is_cold = t.is_cold and v.machine = o.machine offset 0)
-      and ($7::text[] is null or exists (select from tracewright_fleet.builds b
-        where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null offset 0))
-    order by t.turn, t.id limit $4 for update of t skip locked) f
+        where c.machine = $1 and c.machine_class = u.machine and not c.is_aside)) offset 0) as o cross join lateral (
+    select q.id, q.turn, q.program from )" +
+         from + R"( and t.target = o.target
+        and t.tuner || ' ' || t.wanted = any(o.wanting)
+        and (t.lost_by is null or t.lost_by <> $1 or t.lost < clock_timestamp() - make_interval(secs => $6::bigint))
+        and ($7::text[] is null or exists (select from tracewright_fleet.builds b
+          where b.trial = t.id and b.kind = any($7::text[]) and b.content is not null offset 0))
+      order by t.turn, t.id for update of t skip locked) q
+    where not exists (select from tracewright_fleet.trials l join tracewright_fleet.targets v
+        on v.tuner = l.tuner and v.target = l.target and v.wanted = l.wanted
+      where l.state = 'leased' and l.program = q.program and l.workload = q.workload and l.target = q.target
+        and l.is_cold = q.is_cold and v.machine = o.machine offset 0)
+    limit $4) f
   where pg_try_advisory_xact_lock(839089418, hashtext(f.program))
   order by f.turn, f.id limit $4),
 taken as (
   update tracewright_fleet.trials t
   set state = 'leased', machine = $1, lease = nextval('tracewright_fleet.leases'), leased = clock_timestamp(),
       deadline = clock_timestamp() + make_interval(secs => $5::bigint)
-  where t.id = any(array(select id from free))
+  where t.id = any(array(select unnest(tracewright_fleet.not_measured(array(select id from free)))))
   returning t.id, t.lease, t.workload, t.target, t.program, t.trace, t.task, t.seed, t.generation, t.is_cold,
     t.wanted, t.incumbent)
 select * from taken)";
+}
+inline constexpr int kQueueParts = 8;
 // A few machines lease at a time, the others wait here: many would all look at the same trials, each of them at all
 // that the others have taken, and tuners would wait for the processor behind them. Who waits for a table's lock has no
 // snapshot, which would keep the server from removing what has left the queue.

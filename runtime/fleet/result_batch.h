@@ -4,12 +4,13 @@
 // (sampler/fleet) and the simulated ones (bench/fleet).
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 namespace tw {
 
-inline constexpr double kLongestHeldSeconds = 2;  // no result waits longer, see is_overdue()
+inline constexpr double kLongestHeldSeconds = 4;  // no result waits longer, see is_overdue()
 
 template <class Result>
 class ResultBatch {
@@ -25,10 +26,11 @@ class ResultBatch {
   // Shall the results be written now? The next chance comes in `next` seconds; 0 = that is not known. Whoever idles,
   // ends a lease or gives trials back asks nobody and writes.
   bool is_due(double now, double next) const {
-    constexpr double kAnswers = 8;  // a result waits for at most 8 times as long as the server takes to answer
+    constexpr double kAnswers =
+        8;  // a result waits for 8 times as long as a server that is nearly quick takes to answer
     if (empty()) return false;
     if (is_quick() || next <= 0) return true;
-    return now - oldest_ + next > std::min(kAnswers * answer(), kLongestHeldSeconds);
+    return now - oldest_ + next > std::min(kAnswers * answer() * answer() / kQuick, kLongestHeldSeconds);
   }
   // Trials to lease together where a quick server gives `usual`: from a slow one more, less often.
   int lease_size(int usual) const { return is_quick() ? usual : 2 * usual; }
@@ -48,23 +50,26 @@ class ResultBatch {
   void drop() { results_.clear(); }
 
  private:
+  static constexpr double kQuick = 0.025;  // seconds; the tuner shall know of a result within 0.05
+  // Seconds that the server's work adds to an answer. What the quickest one took is the way to the server and back: a
+  // machine that is far away keeps no result back for that.
   double answer() const {
     constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time
-    return std::max(answer_, kOfLease * lease_);
+    return std::max(answer_, kOfLease * lease_) - quickest_;
   }
-  bool is_quick() const {
-    constexpr double kQuick = 0.025;  // seconds; the tuner shall know of a result within 0.05
-    return answer() < kQuick;
-  }
-  static void note(double& mean, double seconds) {
+  bool is_quick() const { return answer() < kQuick; }
+  void note(double& mean, double seconds) {
     constexpr double kNewest = 0.25;  // share of the mean
     constexpr double kMost = 1;       // a server that was away is not slow for long
-    mean += kNewest * (std::min(seconds, kMost) - mean);
+    const double taken = std::min(seconds, kMost);
+    quickest_ = std::min(quickest_, taken);
+    mean += kNewest * (taken - mean);
   }
 
   std::vector<Result> results_;
   double oldest_ = 0;
   double answer_ = 0, lease_ = 0;  // seconds, moving means
+  double quickest_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace tw

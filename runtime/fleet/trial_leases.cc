@@ -81,19 +81,27 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
                                                            int most,
                                                            const std::optional<std::vector<std::string>>& built) {
   constexpr const char* kLockTimedOut = "55P03";  // SQLSTATE
+  constexpr double kSlowLease = 0.025;            // seconds; as long as few machines lease it is a few milliseconds
+  static const std::string kInOrder = queue_sql::lease_statement(false), kInParts = queue_sql::lease_statement(true);
   std::vector<LeasedTrial> leased;
   bool was_its_turn = true;
   auto take = [&]() -> DatabaseStatus {
     double began = 0;
     auto rows = repeated([&] {
       began = seconds_now();
-      return connection_.run_behind(
-          queue_sql::lease_gate(machine), queue_sql::kLease,
-          {machine, array_of(targets, &MeasuredTarget::target), array_of(targets, &MeasuredTarget::machine),
-           most - static_cast<int>(leased.size()), kLeaseSeconds, kOtherMachineSeconds,
-           built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)},
-          queue_sql::kWantedTargets);
+      std::vector<PostgresValue> values = {machine,
+                                           array_of(targets, &MeasuredTarget::target),
+                                           array_of(targets, &MeasuredTarget::machine),
+                                           most - static_cast<int>(leased.size()),
+                                           kLeaseSeconds,
+                                           kOtherMachineSeconds,
+                                           built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)};
+      const bool in_parts = lease_seconds_ > kSlowLease;
+      if (in_parts) values.push_back((machine + ++part_) % queue_sql::kQueueParts);
+      return connection_.run_behind(queue_sql::lease_gate(machine), in_parts ? kInParts : kInOrder, values,
+                                    queue_sql::kWantedTargets);
     });
+    lease_seconds_ += (seconds_now() - began - lease_seconds_) / 4;
     was_its_turn = rows || rows.failure().state != kLockTimedOut;
     if (!was_its_turn) return Done{};
     if (!rows) return rows.failure();

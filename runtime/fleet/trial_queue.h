@@ -257,7 +257,8 @@ class TrialQueue {
   DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
-  // At most `most` trials for these targets, by their turn. Ends leases that ran out where there are fewer. With
+  // At most `most` trials for these targets, by their turn; where leases take long, because many machines lease, in an
+  // order that is only nearly that of turns. Ends leases that ran out where there are fewer. With
   // `built` only trials that a builder has built, as one of these kinds (build_queue.h).
   DatabaseResult<std::vector<LeasedTrial>> lease(i64 machine, const std::vector<MeasuredTarget>& targets, int most,
                                                  const std::optional<std::vector<std::string>>& built = {});
@@ -343,6 +344,8 @@ class TrialQueue {
   std::vector<Unanswered> unanswered_;
   std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
   double told_at_ = 0;                // seconds_now() of that
+  double lease_seconds_ = 0;          // what a lease takes, a moving mean
+  i64 part_ = 0;                      // of the queue, see lease_statement()
 };
 
 }  // namespace tw

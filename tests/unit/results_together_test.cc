@@ -13,9 +13,10 @@ namespace {
 
 // ---- when
 
-// A batch after many answers that took so long, with a result of the time 0.
+// A batch after a quick answer and many that took so long, with a result of the time 0.
 ResultBatch<int> batch_behind(double answer) {
   ResultBatch<int> batch;
+  batch.add(0, 0), batch.take_written(0.001);
   for (int i = 0; i < 50; ++i) batch.add(i, 0), batch.take_written(answer);
   batch.add(50, 0);
   return batch;
@@ -33,7 +34,7 @@ TEST(ResultBatch, AQuickServerGetsEachResultAtOnce) {
 }
 
 TEST(ResultBatch, ASlowServerGetsThemTogether) {
-  ResultBatch<int> batch = batch_behind(0.1);
+  ResultBatch<int> batch = batch_behind(0.05);
   EXPECT_FALSE(batch.is_due(0, 0.4));
   batch.add(51, 0.4);
   EXPECT_FALSE(batch.is_due(0.35, 0.4));
@@ -67,10 +68,31 @@ TEST(ResultBatch, NothingWaitsForLong) {
   EXPECT_FALSE(batch.is_overdue(1e9));
 }
 
+TEST(ResultBatch, TheSlowerTheServerTheLongerResultsWait) {
+  auto held = [](double answer) {
+    double seconds = 0.01;
+    for (ResultBatch<int> batch = batch_behind(answer); !batch.is_due(0, seconds); seconds += 0.01) continue;
+    return seconds;
+  };
+  EXPECT_NEAR(held(0.03), 0.28, 0.05) << "eight answers";
+  EXPECT_NEAR(held(0.06), 1.12, 0.1) << "twice as slow, twice as many answers";
+  EXPECT_NEAR(held(0.5), kLongestHeldSeconds, 0.1);
+}
+
+// What every answer takes, also the quickest, is the way.
+TEST(ResultBatch, AServerThatIsFarAwayIsNotASlowOne) {
+  ResultBatch<int> batch;
+  for (int i = 0; i < 50; ++i) batch.add(i, 0), batch.take_written(0.15), batch.note_lease(0.16);
+  batch.add(50, 0);
+  EXPECT_TRUE(batch.is_due(0, 0.2));
+  EXPECT_EQ(batch.lease_size(4), 4);
+}
+
 // A machine asks a slow server less often.
 TEST(ResultBatch, ASlowServerGivesMoreTrialsAtOnce) {
   ResultBatch<int> batch;
   EXPECT_EQ(batch.lease_size(4), 4) << "nothing is known of the server";
+  batch.note_lease(0.002);
   for (int i = 0; i < 50; ++i) batch.note_lease(0.02);
   EXPECT_EQ(batch.lease_size(4), 4);
   for (int i = 0; i < 50; ++i) batch.note_lease(0.5);

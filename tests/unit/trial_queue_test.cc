@@ -656,12 +656,83 @@ TEST_F(TrialQueueTest, AProgramIsNotLeasedAgainBeforeItsLeaseIsCommitted) {
   i64 one = machine(first), other = machine(second);
   ASSERT_NE(one % 4, other % 4) << "they may lease together";
   ASSERT_TRUE(first.connection().script("BEGIN"));
-  auto taken = first.connection().run(queue_sql::kLease, {one, cat("{\"", kCpu.target, "\"}"),
-                                                          cat("{\"", kCpu.machine, "\"}"), 1, 60, 60, std::nullopt});
+  auto taken = first.connection().run(
+      queue_sql::lease_statement(false),
+      {one, cat("{\"", kCpu.target, "\"}"), cat("{\"", kCpu.machine, "\"}"), 1, 60, 60, std::nullopt});
   EXPECT_EQ(good(std::move(taken)).size(), 1);
   EXPECT_EQ(lease(second, other, 1).size(), 0u) << "the lease cannot be seen yet";
   ASSERT_TRUE(first.connection().script("COMMIT"));
   EXPECT_EQ(lease(second, other, 1).size(), 0u) << "it waits for the result";
+}
+
+// A statement that began before another machine's lease was committed does not see it.
+TEST_F(TrialQueueTest, AProgramIsNotLeasedAgainByAStatementThatBeganBefore) {
+  TrialQueue first = this->queue(), second = this->queue();
+  good(first.put(tuner(first), trials(1)));
+  good(first.put(tuner(first), trials(2)));
+  const std::vector<i64> all = {1, 2, 3};  // the first two are of one program
+  auto run = [&](const std::string& sql) { return good(second.connection().run_script(sql))[0].text(0); };
+  const std::string not_measured = "tracewright_fleet.not_measured('{1, 2, 3}'::bigint[])";
+  EXPECT_EQ(run(cat("select ", not_measured)), "{1,2,3}");
+  std::thread leases([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_EQ(lease(first, machine(first), 1).at(0).id, 1);
+  });
+  EXPECT_EQ(run(cat("select ", not_measured, " from pg_sleep(1.5)")), "{3}");
+  leases.join();
+}
+
+// ---- parts of the queue
+
+class QueueInParts : public TrialQueueTest {
+ protected:
+  // The trials that a machine gets that leases in parts, and begins with this one.
+  std::vector<i64> lease_from(TrialQueue& queue, i64 part, int most) {
+    auto rows = good(queue.connection().run(queue_sql::lease_statement(true),
+                                            {machine(queue), cat("{\"", kCpu.target, "\"}"),
+                                             cat("{\"", kCpu.machine, "\"}"), most, 60, 60, std::nullopt, part}));
+    std::vector<i64> ids;
+    for (int i = 0; i < rows.size(); ++i) ids.push_back(rows[i].integer(0));
+    std::ranges::sort(ids);
+    return ids;
+  }
+};
+
+TEST_F(QueueInParts, ALeaseBeginsWithItsPart) {
+  TrialQueue queue = this->queue();
+  good(queue.put(tuner(queue, kCpu), trials(40)));
+  EXPECT_EQ(lease_from(queue, 3, 3), (std::vector<i64>{3, 11, 19})) << "in order";
+  EXPECT_EQ(lease_from(queue, 3, 1), (std::vector<i64>{27}));
+  EXPECT_EQ(lease_from(queue, 0, 2), (std::vector<i64>{8, 16}));
+}
+
+TEST_F(QueueInParts, ALeaseGoesOnToTheNextParts) {
+  TrialQueue queue = this->queue();
+  good(queue.put(tuner(queue, kCpu), trials(16)));
+  EXPECT_EQ(lease_from(queue, 6, 5), (std::vector<i64>{6, 7, 8, 14, 15}));
+  EXPECT_EQ(lease_from(queue, 6, 100).size(), 11u) << "whatever is there";
+  EXPECT_TRUE(lease_from(queue, 1, 5).empty());
+}
+
+// Where each lease takes long, machines lease in parts, each from another one, and get everything.
+TEST_F(QueueInParts, SlowLeasesAreInParts) {
+  TrialQueue queue = this->queue();
+  const i64 machine = this->machine(queue);
+  good(queue.put(tuner(queue, kCpu), trials(64)));
+  auto next = [&] { return lease(queue, machine, 1).at(0).id; };
+  for (i64 i = 1; i <= 8; ++i) EXPECT_EQ(next(), i) << "while leases are quick";
+  sql("create function public.slow() returns trigger language plpgsql as 'begin perform pg_catalog.pg_sleep(0.2); "
+      "return null; end'; create trigger slow after update on tracewright_fleet.trials for each statement "
+      "execute function public.slow()");
+  next();
+  std::set<i64> parts;
+  for (int i = 0; i < 8; ++i) {
+    std::vector<LeasedTrial> two = lease(queue, machine, 2);
+    EXPECT_EQ(two.at(1).id - two.at(0).id, 8);
+    parts.insert(two[0].id % 8);
+  }
+  EXPECT_EQ(std::ssize(parts), 8);
+  EXPECT_EQ(std::ssize(lease(queue, machine, 100)), 64 - 25);
 }
 
 // A machine that hangs while it leases keeps only those of its gate from leasing, and they wait for a time.
@@ -705,7 +776,8 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
     TrialQueue before = this->queue();
     good(before.put(tuner(before), trials(1)));
   }
-  sql("DROP INDEX tracewright_fleet.trials_deadline, tracewright_fleet.trials_of_machine; "
+  sql("DROP INDEX tracewright_fleet.trials_deadline, tracewright_fleet.trials_of_machine, "
+      "tracewright_fleet.trials_part; "
       "CREATE INDEX trials_leased ON tracewright_fleet.trials (deadline) WHERE state = 'leased'; "
       "CREATE INDEX trials_program ON tracewright_fleet.trials (program) WHERE state = 'leased'; "
       "ALTER TABLE tracewright_fleet.trials DROP CONSTRAINT trials_distinct, "
@@ -717,7 +789,7 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
   EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
                                         "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
                 .text(0),
-            "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_pkey trials_turn");
+            "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_part trials_pkey trials_turn");
   EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasNoChecks))[0].is_true(0));
   EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasGates))[0].is_true(0));
   EXPECT_EQ(lease(queue, machine(queue)).size(), 1u);
@@ -726,6 +798,7 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
 // Each trial leaves dead rows, and sessions may plan while the tables are empty: no statement may walk through all.
 TEST_F(TrialQueueTest, EachStatementHasAnIndexThatFits) {
   TrialQueue queue = this->queue();
+  const std::string in_order = queue_sql::lease_statement(false), in_parts = queue_sql::lease_statement(true);
   struct Case {
     const char *statement, *types, *values;
     std::vector<std::string> wanted;
@@ -738,10 +811,15 @@ TEST_F(TrialQueueTest, EachStatementHasAnIndexThatFits) {
        {"using trials_of_machine", "Index Cond: (machine = "}},
       {queue_sql::kGiveBack, "bigint", "1", {"using trials_of_machine", "Index Cond: (machine = "}},
       {queue_sql::kOutcomes, "bigint, bigint", "1, 1", {"Index Cond: ((tuner = $1) AND (state = 'done'"}},
-      {queue_sql::kLease,
+      {in_order.c_str(),
        "bigint, text[], text[], bigint, bigint, bigint, text[]",
        "1, '{a}', '{b}', 4, 1, 1, null",
-       {"using trials_turn", "Index Cond: (target = u.target)", "Index Cond: ((program = t", "trials_pkey"}}};
+       {"using trials_turn", "Index Cond: (target = u.target)", "Index Cond: ((program = q", "trials_pkey"}},
+      {in_parts.c_str(),
+       "bigint, text[], text[], bigint, bigint, bigint, text[], bigint",
+       "1, '{a}', '{b}', 4, 1, 1, null, 3",
+       {"using trials_part", "Index Cond: ((target = u.target) AND ((id % ", "Index Cond: ((program = q",
+        "trials_pkey"}}};
   int number = 0;
   for (const Case& one : cases) {
     const std::string name = cat("statement_", ++number);
