@@ -216,7 +216,7 @@ std::vector<SymmetricTree> boost_trees(MatrixView x, std::vector<float> scores, 
     Rng rng(seed, static_cast<u64>(round));
     const std::vector<int> asked = draw(static_cast<int>(columns.size()), column_draws, rng);
     const std::vector<int> rows = draw(x.rows, std::min(x.rows, options.row_limit), rng);
-    slopes(round, scores, descent, curvature);
+    slopes(round, rows, scores, descent, curvature);
     SymmetricTree tree = grower.grow(descent, curvature, rows, asked);
     for (float& value : tree.leaf) value *= options.rate;
     for (int r = 0; r < x.rows; ++r) {
@@ -232,7 +232,8 @@ std::vector<SymmetricTree> fit_trees(MatrixView x, std::span<const float> target
   TW_CHECK(target.size() == static_cast<std::size_t>(x.rows) && weight.size() == target.size());
   std::vector<float> errors(target.size());  // in place of scores: what the trees add is compared with 0
   std::transform(target.begin(), target.end(), errors.begin(), std::negate<>());
-  const auto slopes = [&](int, std::span<const float> error, std::span<float> descent, std::span<float> curvature) {
+  const auto slopes = [&](int, std::span<const int>, std::span<const float> error, std::span<float> descent,
+                          std::span<float> curvature) {
     for (std::size_t r = 0; r < error.size(); ++r) {
       descent[r] = -error[r] * weight[r];
       curvature[r] = weight[r];

@@ -34,10 +34,11 @@ struct MatrixView {
   int rows, columns;
 };
 
-// Derivatives of a loss by the scores of rows. `scores`: of each row, after `tree` trees. Writes an entry per row: into
-// `descent` the negative first derivative, into `curvature` the second.
-using LossSlopes =
-    std::function<void(int tree, std::span<const float> scores, std::span<float> descent, std::span<float> curvature)>;
+// Derivatives of a loss by the scores of rows. `rows`: those that the next tree sees, in ascending order; no others are
+// needed. `scores`: of each row, after `tree` trees. Writes an entry per row: into `descent` the negative first
+// derivative, into `curvature` the second.
+using LossSlopes = std::function<void(int tree, std::span<const int> rows, std::span<const float> scores,
+                                      std::span<float> descent, std::span<float> curvature)>;
 
 // Trees whose sum, added to `scores`, lowers a loss: each is a Newton step. Finite values only.
 std::vector<SymmetricTree> boost_trees(MatrixView x, std::vector<float> scores, const LossSlopes& slopes,

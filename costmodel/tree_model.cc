@@ -63,11 +63,13 @@ float TreeModel::fit_speed(MatrixView x, std::span<const float> speed, std::span
   return mass > 0 ? static_cast<float>(loss / mass) : 0.0f;
 }
 
-float TreeModel::fit_order(MatrixView x, const Learned& data, std::span<const float> base, const TreeOptions& options) {
+float TreeModel::fit_order(MatrixView x, std::span<const float> speed, std::span<const std::int32_t> group,
+                           std::span<const float> base, const TreeOptions& options) {
   Slopes pairs;
-  const auto slopes = [&](int tree, std::span<const float> scores, std::span<float> descent,
+  // Rows that the tree does not see are not compared: what a tree costs does not grow with the data.
+  const auto slopes = [&](int tree, std::span<const int> rows, std::span<const float> scores, std::span<float> descent,
                           std::span<float> curvature) {
-    pairwise_slopes(data, scores, seed_, tree, pairs);
+    pairwise_slopes({speed, group, rows}, scores, seed_, tree, pairs);
     std::transform(pairs.gradient.begin(), pairs.gradient.end(), descent.begin(), std::negate<>());
     std::copy(pairs.curvature.begin(), pairs.curvature.end(), curvature.begin());
   };
@@ -85,9 +87,7 @@ TrainReport TreeModel::update(const Dataset& data, Effort effort) {
   if (effort == Effort::Full) options.rounds *= 4;
   TrainReport report{.from_scratch = true, .candidates = data.size()};
   if (objective_ == Objective::Rank) {
-    std::vector<int> places(data.size());
-    std::iota(places.begin(), places.end(), 0);
-    report.loss = fit_order(view, {speed, data.group, places}, base, options);
+    report.loss = fit_order(view, speed, data.group, base, options);
   } else {
     report.loss = fit_speed(view, speed, base, options);
   }

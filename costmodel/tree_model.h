@@ -23,7 +23,8 @@ class TreeModel : public CostModel {
  private:
   // The loss at the end.
   float fit_speed(MatrixView x, std::span<const float> speed, std::span<const float> base, const TreeOptions& options);
-  float fit_order(MatrixView x, const Learned& data, std::span<const float> base, const TreeOptions& options);
+  float fit_order(MatrixView x, std::span<const float> speed, std::span<const std::int32_t> group,
+                  std::span<const float> base, const TreeOptions& options);
 
   int columns_;
   u64 seed_;

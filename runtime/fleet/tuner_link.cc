@@ -14,9 +14,10 @@ using std::chrono::milliseconds;
 
 // Between two looks for results, and for a machine.
 constexpr milliseconds kBetweenLooks(25), kBetweenQuestions(200);
-constexpr double kLookSeconds = 1;   // between two looks at what else is in the queue
-constexpr double kIdleSeconds = 15;  // without a machine that takes a trial: that is said
-constexpr double kGraceSeconds = 3;  // for trials that are being measured when the run is stopped
+constexpr double kLookSeconds = 1;    // between two looks at what else is in the queue
+constexpr double kLongestLook = 0.2;  // a server that was away is not slow for long
+constexpr double kIdleSeconds = 15;   // without a machine that takes a trial: that is said
+constexpr double kGraceSeconds = 3;   // for trials that are being measured when the run is stopped
 
 const char* kNoMachine = "; start `tracewright measure --database ADDRESS` on a machine that has it. Waiting ...";
 
@@ -112,8 +113,12 @@ bool TunerLink::put_in(const std::map<i64, const QueuedTrial*>& trials, const Wa
 
 bool TunerLink::collect(const Waiting& waiting, const Ended& ended) {
   if (!take_outcomes(waiting, ended)) return false;
-  if (seconds_now() - looked_ < kLookSeconds) return true;
-  return look_around(waiting) && put_lost_ones_again(waiting) && say_if_idle(waiting);
+  constexpr double kOfTime = 0.05;  // what looks may take of the tuner's time, and of the server's
+  const double begin = seconds_now();
+  if (begin - looked_ < std::max(kLookSeconds, look_ / kOfTime)) return true;
+  const bool goes_on = look_around(waiting) && put_lost_ones_again(waiting) && say_if_idle(waiting);
+  look_ = std::min(seconds_now() - begin, kLongestLook);
+  return goes_on;
 }
 
 bool TunerLink::take_outcomes(const Waiting& waiting, const Ended& ended) {
@@ -201,15 +206,27 @@ void TunerLink::withdraw(const Waiting& waiting, const Ended& ended) {
   open_.clear();
 }
 
+std::string why_idle(const FleetStatus& status, i64 tuner) {
+  const auto own = std::ranges::find(status.tuners, tuner, &FleetTuner::id);
+  if (own == status.tuners.end() || own->leased > 0) return "";
+  std::vector<std::string> aside;
+  for (const FleetMachine& machine : status.machines) {
+    if (!machine.is_gone && std::ranges::any_of(machine.calibrations, &MachineCalibration::is_aside))
+      aside.push_back(machine.name);
+  }
+  std::string text = cat("no machine takes the ", own->queued, " trials in the queue");
+  if (!aside.empty())
+    text += cat("; set aside, as calibrations differ from those of the class: ", join(aside, ", "),
+                " (`tracewright fleet` says more)");
+  return text;
+}
+
 bool TunerLink::say_if_idle(const Waiting& waiting) {
   if (is_idle_said_ || trials_.empty() || seconds_now() - idle_since_ < kIdleSeconds) return true;
   auto status = queue_.call<FleetStatus>(waiting, [](TrialQueue& queue) { return queue.status(); });
   if (!status) return false;
-  for (const FleetTuner& tuner : status->tuners) {
-    if (tuner.id != id_ || tuner.leased > 0) continue;
-    waiting.say(cat("no machine takes the ", tuner.queued, " trials in the queue", kNoMachine));
-    is_idle_said_ = true;
-  }
+  const std::string why = why_idle(*status, id_);
+  if (!why.empty()) waiting.say(cat(why, kNoMachine)), is_idle_said_ = true;
   return true;
 }
 

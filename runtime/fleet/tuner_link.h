@@ -16,6 +16,10 @@
 
 namespace tw {
 
+// Why nobody measures the trials of a tuner, as far as the queue shows it: machines that are set aside are named. Empty
+// if some are leased, or the tuner is not there.
+std::string why_idle(const FleetStatus& status, i64 tuner);
+
 class TunerLink {
  public:
   // Called for each trial that has ended, by its number.
@@ -86,6 +90,7 @@ class TunerLink {
   double rate_ = 0, busy_ = 0;  // trials a second, and machines that measure for this tuner, of late
   i64 ended_ = 0;               // since the queue was looked at
   double looked_ = 0;           // when the queue was looked at
+  double look_ = 0;             // seconds that this took
   double idle_since_ = 0;
   bool is_idle_said_ = false;
   std::unique_ptr<Heartbeat> heartbeat_;

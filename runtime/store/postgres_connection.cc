@@ -165,7 +165,10 @@ void PostgresConnection::Finish::operator()(pg_conn* connection) const { pq().fi
 DatabaseResult<PostgresConnection> PostgresConnection::open(const std::string& address, const std::string& settings) {
   if (std::string problem = check_address(address); !problem.empty()) return DatabaseError{problem};
   PostgresConnection opened(address, settings);
-  if (auto done = opened.connect(); !done) return done.failure();
+  DatabaseStatus done = opened.connect();
+  const bool was_reached = opened.connection_ != nullptr;
+  if (!done && was_reached && done.failure().is_connection_lost) done = opened.connect();  // it went away just then
+  if (!done) return done.failure();
   return opened;
 }
 

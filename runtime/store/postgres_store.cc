@@ -47,6 +47,7 @@ class PostgresStore : public DatabaseStore {
   DatabaseResult<i64> remove_host(const std::string& host) override;
 
  private:
+  DatabaseStatus look();
   // After every new session.
   DatabaseStatus prepare() { return mode_ == DatabaseMode::Read ? connection_.script(sql::kReadOnly) : Done{}; }
   DatabaseStatus reconnect();
@@ -85,7 +86,14 @@ class PostgresStore : public DatabaseStore {
 // ---- reading
 // ------------------------------------------------------------------------------------------------------
 
+// A long run does not end because the server went away between its first connection and its first answer.
 DatabaseStatus PostgresStore::begin() {
+  auto begun = look();
+  if (begun || !begun.failure().is_connection_lost || !waiting_) return begun;
+  return repeat_while_it_may_pass(*waiting_, [this] { return connection_.reconnect(); }, [this] { return look(); });
+}
+
+DatabaseStatus PostgresStore::look() {
   if (auto done = prepare(); !done) return done;
   if (auto done = check_postgres_schema(connection_); !done) return done;
   auto identity = identity_of(connection_);

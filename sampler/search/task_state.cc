@@ -13,6 +13,7 @@
 #include "sampler/search/least_flops.h"
 #include "sampler/search/transfer_seeds.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/parallel_for.h"
 
 namespace tw {
 namespace {
@@ -60,20 +61,67 @@ bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candi
   return true;
 }
 
-// Parses the traces that the sample kept.
-void read_traces(TaskState& state, TuneObserver& observer, const std::function<bool()>& stop) {
-  CandidateBuilder builder(state.space);
+// A trial of an earlier run whose trace the sample kept.
+struct EarlierTrial {
+  double seconds = 0;
+  Hash128 program;
+  const std::string* text = nullptr;
+  std::optional<Trace> trace = {};  // parsed
+  std::optional<Candidate> candidate = {};
+  std::vector<float> features = {};
+  bool is_built = false;
+};
+
+// Finds the candidates of the traces. Gives the number of those that this version cannot read.
+i64 find_candidates(TaskState& state, std::vector<EarlierTrial>& trials, int threads,
+                    const std::function<bool()>& stop) {
+  constexpr std::size_t kTogether = 256;  // parsed traces are large
   i64 skipped = 0;
-  auto remembered = std::exchange(state.unread, BoundedSample<std::string>());
-  remembered.each([&](const auto& entry) {
-    if (stop && stop()) return;
-    std::optional<Trace> trace = trace_of(entry.value);
-    skipped += !trace;
-    std::optional<Candidate> candidate = trace ? find_candidate(state.space, *trace) : std::nullopt;
-    if (!candidate) return;
-    candidate->program = entry.hash;
-    build_and_note(state, builder, std::move(*candidate), entry.seconds);
+  for (std::size_t first = 0; first < trials.size() && !(stop && stop()); first += kTogether) {
+    const std::span<EarlierTrial> part(trials.data() + first, std::min(kTogether, trials.size() - first));
+    parallel_for(static_cast<int>(part.size()), threads, [&](int i, int) { part[i].trace = trace_of(*part[i].text); });
+    for (EarlierTrial& trial : part) {
+      skipped += !trial.trace;
+      if (trial.trace) trial.candidate = find_candidate(state.space, *std::exchange(trial.trace, std::nullopt));
+      if (trial.candidate) trial.candidate->program = trial.program;
+    }
+  }
+  return skipped;
+}
+
+void build_candidates(const TaskState& state, std::vector<EarlierTrial>& trials, int threads,
+                      const std::function<bool()>& stop) {
+  constexpr std::size_t kRun = 32;  // neighbours that one thread builds
+  std::vector<EarlierTrial*> order;
+  for (EarlierTrial& trial : trials) {
+    if (trial.candidate) order.push_back(&trial);
+  }
+  std::ranges::stable_sort(order, has_earlier_decisions,
+                           [](const EarlierTrial* trial) -> const Candidate& { return *trial->candidate; });
+  std::vector<std::unique_ptr<CandidateBuilder>> builders;
+  for (int i = 0; i < threads; ++i) builders.push_back(std::make_unique<CandidateBuilder>(state.space));
+  parallel_for(static_cast<int>((order.size() + kRun - 1) / kRun), threads, [&](int run, int thread) {
+    for (std::size_t i = run * kRun; i < std::min(order.size(), (run + 1) * kRun) && !(stop && stop()); ++i) {
+      Candidate built = *order[i]->candidate;
+      order[i]->is_built = bool(builders[thread]->build(built, nullptr, &order[i]->features));
+      order[i]->candidate->draft = built.draft;
+    }
   });
+}
+
+void note_built(TaskState& state, EarlierTrial& trial) {
+  if (trial.is_built)
+    state.sample.add(trial.seconds, trial.program, {std::move(*trial.candidate), std::move(trial.features)});
+}
+
+// Turns the traces that the sample kept into candidates.
+void read_traces(TaskState& state, int threads, TuneObserver& observer, const std::function<bool()>& stop) {
+  auto remembered = std::exchange(state.unread, BoundedSample<std::string>());
+  std::vector<EarlierTrial> trials;
+  remembered.each([&](const auto& entry) { trials.push_back({entry.seconds, entry.hash, &entry.value}); });
+  const i64 skipped = find_candidates(state, trials, threads, stop);
+  build_candidates(state, trials, threads, stop);
+  for (EarlierTrial& trial : trials) note_built(state, trial);
   if (skipped)
     observer.on_message(
         cat(state.task->name, ": ", skipped, " records have traces that this version cannot read; they are not used"));
@@ -245,7 +293,7 @@ bool read_records(std::span<TaskState> states, Database& database, const TuneOpt
 }
 
 void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
-                const std::function<bool()>& stop) {
+                const std::function<bool()>& stop, int threads) {
   const TuneTask& task = *state.task;
   const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
   if (!uses) return;  // name_task has said so
@@ -263,7 +311,7 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   if (!errors.empty()) observer.on_message(errors);
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
-  read_traces(state, observer, stop);
+  read_traces(state, std::max(threads, 1), observer, stop);
   read_seeds(state, observer);
   carry_transfer_seeds(state, observer, stop);
 }

@@ -62,10 +62,10 @@ void name_task(TaskState& state, const TuneTask& task, const rules::Library& lib
 // 2. The records of all tasks, in one pass over the database. False if `stop` cut it short.
 bool read_records(std::span<TaskState> states, Database& database, const TuneOptions& options,
                   const std::function<bool()>& stop = {});
-// 3. The space, and in it the candidates of the records that are remembered. It does not touch the database, which a
-// batch that is measured meanwhile writes to.
+// 3. The space, and in it the candidates of the records that are remembered, which `threads` build. It does not touch
+// the database, which a batch that is measured meanwhile writes to.
 void open_space(TaskState& state, const rules::Library& library, const TuneOptions& options, TuneObserver& observer,
-                const std::function<bool()>& stop = {});
+                const std::function<bool()>& stop = {}, int threads = 1);
 // All three for one task.
 void open_task(TaskState& state, const TuneTask& task, const rules::Library& library, const TuneOptions& options,
                Database& database, TuneObserver& observer);

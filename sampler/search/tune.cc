@@ -170,7 +170,10 @@ class Tuner {
     if (state.is_open) return true;
     double begin = seconds_now();
     result_.traces_read += static_cast<i64>(state.unread.size());
-    open_space(state, library_, options_, observer_, [this] { return must_stop(); });
+    // Nothing is being measured yet while the first task is opened.
+    const int threads =
+        flight_.is_empty() && options_.threads == 0 ? usable_threads() : search_.round_options().threads;
+    open_space(state, library_, options_, observer_, [this] { return must_stop(); }, threads);
     for (const std::string& rule : rules_without_effect(state.space.space)) {
       if (rules_said_.insert(rule).second) observer_.on_message(rule);
     }

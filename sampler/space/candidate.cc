@@ -171,6 +171,15 @@ Result<Trace> full_trace(const CandidateSpace& space, const Candidate& candidate
   return schedule.trace();
 }
 
+bool has_earlier_decisions(const Candidate& x, const Candidate& y) {
+  if (x.sketch != y.sketch) return x.sketch < y.sketch;
+  for (std::size_t i = 0; i < std::min(x.decisions.size(), y.decisions.size()); ++i) {
+    const Decision &p = x.decisions[i], &q = y.decisions[i];
+    if (p != q) return std::lexicographical_compare(p.values, p.values + p.count, q.values, q.values + q.count);
+  }
+  return false;
+}
+
 std::optional<Candidate> find_candidate(CandidateSpace& space, const Trace& stored) {
   Trace trace = stored.without_postproc();
   int sketch = find_sketch(space, trace);

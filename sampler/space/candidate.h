@@ -22,6 +22,9 @@ struct Candidate {
   float score = 0;                  // by the learned model; higher is faster
 };
 
+// The order in which a CandidateBuilder has the least to replay: those that begin alike are neighbours.
+bool has_earlier_decisions(const Candidate& x, const Candidate& y);
+
 // What all candidates of a task share. It does not change while a task is tuned, except that sketches are added.
 struct CandidateSpace {
   Program base;

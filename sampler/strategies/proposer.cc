@@ -29,15 +29,6 @@ constexpr int kRun = 32;  // items in a row that one thread builds
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-bool has_earlier_decisions(const Candidate& x, const Candidate& y, bool otherwise) {
-  if (x.sketch != y.sketch) return x.sketch < y.sketch;
-  for (std::size_t i = 0; i < std::min(x.decisions.size(), y.decisions.size()); ++i) {
-    const Decision &p = x.decisions[i], &q = y.decisions[i];
-    if (p != q) return std::lexicographical_compare(p.values, p.values + p.count, q.values, q.values + q.count);
-  }
-  return otherwise;
-}
-
 }  // namespace
 
 bool has_higher_score(const Candidate& a, const Candidate& b) { return a.score > b.score; }
@@ -125,8 +116,7 @@ void Proposer::keep_best_traces(std::vector<Item>& items, int wanted) {
 void Proposer::build_items(std::vector<Item>& items) {
   std::vector<int> order(items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return has_earlier_decisions(items[a].candidate, items[b].candidate, a < b); });
+  std::ranges::stable_sort(order, has_earlier_decisions, [&](int i) -> const Candidate& { return items[i].candidate; });
   parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()),
                [&](int run, int thread) {
                  if (must_stop()) return;

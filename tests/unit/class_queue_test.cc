@@ -11,6 +11,7 @@
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "runtime/fleet/trial_queue.h"
+#include "runtime/fleet/tuner_link.h"
 #include "runtime/store/database.h"
 #include "tests/unit/fleet_kit.h"
 
@@ -105,6 +106,25 @@ TEST_F(ClassQueue, ADriftingMachineIsSetAsideAndComesBack) {
   EXPECT_TRUE(calibrate(queue, drifting, 1.05).is_aside);
   EXPECT_FALSE(calibrate(queue, drifting, 1.02).is_aside) << "it agrees again";
   EXPECT_EQ(good(queue.lease(drifting, {target_of(own)}, 1)).size(), 1u);
+}
+
+TEST_F(ClassQueue, ATunerIsToldWhichMachinesAreSetAside) {
+  TrialQueue queue = this->queue();
+  i64 drifting = machine(queue, "drifting");
+  machine(queue, "other");
+  Classified own = calibrate(queue, drifting, 1);
+  i64 tuner = good(queue.add_tuner("tuner"));
+  good(queue.want(tuner, {kTarget, own.host, machine_of(own.host)}));
+  good(queue.put(tuner, {trial(0), trial(1)}));
+  auto why = [&] { return why_idle(good(queue.status()), tuner); };
+  EXPECT_EQ(why(), "no machine takes the 2 trials in the queue");
+  calibrate(queue, drifting, 1.08);
+  EXPECT_EQ(why(),
+            "no machine takes the 2 trials in the queue; set aside, as calibrations differ from those of the class: "
+            "drifting (`tracewright fleet` says more)");
+  calibrate(queue, drifting, 1);
+  EXPECT_EQ(good(queue.lease(drifting, {target_of(own)}, 1)).size(), 1u);
+  EXPECT_EQ(why(), "");
 }
 
 // Nothing makes a machine faster than it is: its class was founded when it was disturbed.

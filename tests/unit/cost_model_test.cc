@@ -10,12 +10,14 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "costmodel/make_model.h"
 #include "costmodel/random_model.h"
 #include "costmodel/symmetric_trees.h"
 #include "costmodel/tree_model.h"
+#include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "tests/support/cost_model_checks.h"
 
@@ -108,6 +110,45 @@ TEST(SymmetricTrees, WeightsDecideBetweenContradictions) {
 TEST(SymmetricTrees, ConstantColumnsGiveNoTrees) {
   const std::vector<float> x(12, 3.0f);
   EXPECT_TRUE(fit_trees({x.data(), 4, 3}, std::vector<float>{1, 2, 3, 4}, std::vector<float>(4, 1.0f), {}, 1).empty());
+}
+
+// What a tree costs does not grow with the data: slopes are asked for the rows that it sees, and for no others.
+TEST(SymmetricTrees, EachTreeAsksForTheSlopesOfItsRows) {
+  constexpr int kRows = 500, kLimit = 40;
+  std::vector<float> x;
+  for (int i = 0; i < kRows; ++i) x.insert(x.end(), {static_cast<float>(i % 7), static_cast<float>(i % 11)});
+  std::set<int> seen;
+  auto boosted = [&](float elsewhere) {
+    auto slopes = [&](int, std::span<const int> rows, std::span<const float> scores, std::span<float> descent,
+                      std::span<float> curvature) {
+      EXPECT_EQ(rows.size(), kLimit);
+      EXPECT_TRUE(std::ranges::is_sorted(rows));
+      seen.insert(rows.begin(), rows.end());
+      std::ranges::fill(descent, elsewhere);
+      std::ranges::fill(curvature, elsewhere);
+      for (int row : rows) descent[row] = x[2 * row] - scores[row], curvature[row] = 1;
+    };
+    const MatrixView view{x.data(), kRows, 2};
+    return evaluate_trees(boost_trees(view, std::vector<float>(kRows, 0.0f), slopes, {.row_limit = kLimit}, 1), view);
+  };
+  EXPECT_EQ(boosted(0), boosted(1e9f));
+  EXPECT_GT(seen.size(), 0.95 * kRows) << "other ones for each tree";
+}
+
+// Only rows of one tree are compared with each other.
+TEST(TreeModel, LearnsAnOrderFromMoreRowsThanATreeSees) {
+  Dataset data;
+  data.features.columns = 3;
+  Rng rng(1);
+  for (int i = 0; i < 6000; ++i) {
+    std::vector<float> row = {static_cast<float>(rng.uniform()), static_cast<float>(rng.uniform()), 1};
+    data.seconds.push_back(1e-3 * (1 + row[0] + 0.3 * row[1]));
+    data.group.push_back(i % 2);
+    data.features.add(row);
+  }
+  TreeModel model(3, 1, Objective::Rank);
+  EXPECT_EQ(model.update(data, Effort::Round).problem, "");
+  EXPECT_GT(accuracy(model.predict(data.features), data.seconds, data.group).pairwise, 0.9);
 }
 
 // ---- objectives

@@ -462,6 +462,26 @@ TEST_F(PostgresStoreTest, WhatIsWaitedForIsStoredOnce) {
   EXPECT_EQ(open().runs()->size(), 1u);
 }
 
+// The server goes away when it has been reached, and before the database is open.
+TEST_F(PostgresStoreTest, ALongRunOutlastsAServerThatGoesAwayAtItsBeginning) {
+  init();
+  test::LossyProxy proxy(*server_);
+  const char* questions[] = {"to_regnamespace", "program, format", "pg_control_system"};
+  proxy.lose_answer_to("pg_backend_pid");
+  EXPECT_TRUE(Database::open(proxy.address(name_), DatabaseMode::Write)) << "while it connects, once is not enough";
+  int lost = proxy.lost();
+  EXPECT_EQ(lost, 1);
+  for (const char* question : questions) {
+    proxy.lose_answer_to(question);
+    EXPECT_FALSE(Database::open(proxy.address(name_), DatabaseMode::Write)) << question;
+    LongRun run({[] { return false; }, [](const std::string&) {}});
+    proxy.lose_answer_to(question);
+    auto opened = Database::open(proxy.address(name_), DatabaseMode::Write);
+    EXPECT_TRUE(opened) << question << ": " << opened.error();
+    EXPECT_EQ(proxy.lost(), lost += 2) << question;
+  }
+}
+
 // The name leads to another database once the connection is made anew: a copy, say, or one that was made again.
 TEST_F(PostgresStoreTest, NothingIsWrittenToAnotherDatabaseOfTheName) {
   init();

@@ -35,6 +35,35 @@ TEST_F(Search, TheSeedAloneDecidesWhatIsMeasured) {
   EXPECT_NE(stored("other", 2, 1), one);
 }
 
+// Candidates of earlier trials are built by several threads, in another order.
+TEST_F(Search, EarlierTrialsAreTheSameWithAnyNumberOfThreads) {
+  Database file = database("read");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(1, 1), file, &measurer, watcher);
+  auto read = [&](int threads) {
+    TaskState state;
+    name_task(state, tasks_[0], library(), options(1, 1), {16, 16});
+    EXPECT_TRUE(read_records({&state, 1}, file, options(1, 1)));
+    open_space(state, library(), options(1, 1), watcher, {}, threads);
+    std::vector<std::string> lines;
+    state.sample.each([&](const auto& entry) {
+      const Candidate& candidate = entry.value.candidate;
+      EXPECT_EQ(candidate.program, entry.hash);
+      std::string line = cat(to_hex(entry.hash), " ", entry.seconds, " ", candidate.sketch, " ", candidate.draft);
+      for (const Decision& decision : candidate.decisions) {
+        for (int i = 0; i < decision.count; ++i) line += cat(" ", decision.values[i]);
+      }
+      for (float feature : entry.value.features) line += cat(" ", feature);
+      lines.push_back(std::move(line));
+    });
+    return lines;
+  };
+  const std::vector<std::string> one = read(1);
+  EXPECT_GE(one.size(), 20u);
+  EXPECT_EQ(read(4), one);
+}
+
 TEST_F(Search, ResumesWhereItStopped) {
   Database file = database("resumed");
   FakeMeasurer first, again, more;
