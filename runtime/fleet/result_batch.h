@@ -26,8 +26,7 @@ class ResultBatch {
   // Shall the results be written now? The next chance comes in `next` seconds; 0 = that is not known. Whoever idles,
   // ends a lease or gives trials back asks nobody and writes.
   bool is_due(double now, double next) const {
-    constexpr double kAnswers =
-        8;  // a result waits for 8 times as long as a server that is nearly quick takes to answer
+    constexpr double kAnswers = 8;  // a server that is just not quick: a result waits for 8 of its answers
     if (empty()) return false;
     if (is_quick() || next <= 0) return true;
     return now - oldest_ + next > std::min(kAnswers * answer() * answer() / kQuick, kLongestHeldSeconds);

@@ -5,6 +5,7 @@
 
 #include "runtime/measure/object_loader.h"
 
+#if !defined(__aarch64__)  // which has instructions for it
 extern "C" {
 // Conversions that compilers call where the machine has no instruction for them; they live in the
 // compiler's library. Only their addresses are used, so their types (which C++20 cannot spell) do
@@ -13,6 +14,7 @@ void __extendhfsf2();
 void __truncsfhf2();
 void __truncdfhf2();
 }
+#endif
 
 namespace tw {
 namespace {
@@ -41,9 +43,12 @@ void* external_symbol(std::string_view name) {
   // clang-format off
   static const std::unordered_map<std::string_view, void*> table = {
       {"memcpy", code(::memcpy)}, {"memmove", code(::memmove)}, {"memset", code(::memset)},
+#if !defined(__aarch64__)
       {"__extendhfsf2", code(__extendhfsf2)}, {"__truncsfhf2", code(__truncsfhf2)},
       {"__truncdfhf2", code(__truncdfhf2)}, {"__gnu_h2f_ieee", code(__extendhfsf2)},
-      {"__gnu_f2h_ieee", code(__truncsfhf2)}, {"exp", unary<double>(::exp)},
+      {"__gnu_f2h_ieee", code(__truncsfhf2)},
+#endif
+      {"exp", unary<double>(::exp)},
       {"expf", unary<float>(::expf)}, {"exp2", unary<double>(::exp2)},
       {"exp2f", unary<float>(::exp2f)}, {"expm1", unary<double>(::expm1)},
       {"expm1f", unary<float>(::expm1f)}, {"log", unary<double>(::log)},

@@ -10,8 +10,26 @@
 
 #include "dsl/base/arena.h"
 #include "dsl/base/text.h"
+#include "runtime/measure/relocations.h"
 
 namespace tw {
+
+// Of the machine that the code is for, which is this one.
+namespace host {
+#if defined(__aarch64__)
+constexpr int kMachine = EM_AARCH64;
+constexpr const char* kName = "aarch64";
+constexpr std::size_t kPage = 65536;  // the largest that systems use
+constexpr auto apply = apply_aarch64;
+constexpr auto write_jump = write_jump_aarch64;
+#else
+constexpr int kMachine = EM_X86_64;
+constexpr const char* kName = "x86-64";
+constexpr std::size_t kPage = 4096;
+constexpr auto apply = apply_x86_64;
+constexpr auto write_jump = write_jump_x86_64;
+#endif
+}  // namespace host
 
 LoadedObject& LoadedObject::operator=(LoadedObject&& other) noexcept {
   std::swap(memory_, other.memory_);
@@ -50,12 +68,12 @@ struct ObjectLoading {
   std::string_view section_names, symbol_names;
   const Elf64_Sym* symbols = nullptr;
   std::size_t symbol_count = 0;
-  std::vector<i64> place;                 // of each section in memory; -1 = not loaded
-  std::vector<std::optional<i64>> slot;   // of each symbol's address in the table, if it has one
-  std::size_t stubs = 0, stub_limit = 0;  // a stub: jmp *[rip + 2]; 2 bytes of nothing; the address
-  std::size_t slots = 0, slot_limit = 0;
+  std::vector<i64> place;                // of each section in memory; -1 = not loaded
+  std::vector<std::optional<i64>> slot;  // of each symbol's address in the table, if it has one
+  std::size_t jumps = 0, jump_limit = 0, slots = 0, slot_limit = 0;
+  std::unordered_map<u32, u64> jump_of;  // address of the jump to each symbol that has one
 
-  static constexpr std::size_t kStubBytes = 16, kPage = 4096;
+  static constexpr std::size_t kPage = host::kPage;
 
   bool fail(std::string message) {
     error = std::move(message);
@@ -87,8 +105,8 @@ struct ObjectLoading {
     const Elf64_Ehdr* header = records<Elf64_Ehdr>(0, 1);
     if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return fail("the code is not an ELF object");
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-        header->e_type != ET_REL || header->e_machine != EM_X86_64) {
-      return fail(cat("the code is not a relocatable x86-64 object (type ", header->e_type, ", machine ",
+        header->e_type != ET_REL || header->e_machine != host::kMachine) {
+      return fail(cat("the code is not a relocatable ", host::kName, " object (type ", header->e_type, ", machine ",
                       header->e_machine, ")"));
     }
     section_count = header->e_shnum;
@@ -159,9 +177,9 @@ struct ObjectLoading {
     }
     place.assign(section_count, -1);
     auto round_up = [](u64 bytes, u64 unit) { return (bytes + unit - 1) & ~(unit - 1); };
-    stubs = round_up(place_sections(0, true), kStubBytes);
-    stub_limit = stubs + std::min(relocations, symbol_count) * kStubBytes;
-    out.code_bytes_ = round_up(stub_limit, kPage);
+    jumps = round_up(place_sections(0, true), kJumpBytes);
+    jump_limit = jumps + std::min(relocations, symbol_count) * kJumpBytes;
+    out.code_bytes_ = round_up(jump_limit, kPage);
     slots = round_up(place_sections(out.code_bytes_, false), 8);
     slot_limit = slots + std::min(relocations, symbol_count) * 8;
     out.bytes_ = std::max(round_up(slot_limit, kPage), out.code_bytes_ + kPage);
@@ -207,9 +225,10 @@ struct ObjectLoading {
     return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(place[symbol.st_shndx]) + symbol.st_value;
   }
 
-  // A word of the address table that holds the symbol's address.
-  u64 slot_of(u32 index, u64 address) {
+  // A word of the address table that holds the symbol's address; nullopt: the table is full.
+  std::optional<u64> slot_of(u32 index, u64 address) {
     if (!slot[index]) {
+      if (slots + 8 > slot_limit) return std::nullopt;
       std::memcpy(out.memory_ + slots, &address, sizeof address);
       slot[index] = static_cast<i64>(slots);
       slots += 8;
@@ -217,76 +236,32 @@ struct ObjectLoading {
     return reinterpret_cast<u64>(out.memory_) + static_cast<u64>(*slot[index]);
   }
 
-  // A jump to a function that is too far away for a call with a 32-bit distance.
-  u64 stub_to(u32 index, u64 address) {
-    char* stub = out.memory_ + stubs;
-    i64 distance = static_cast<i64>(slot_of(index, address)) - static_cast<i64>(reinterpret_cast<u64>(stub) + 6);
-    auto distance32 = static_cast<std::int32_t>(distance);
-    std::memcpy(stub, "\xff\x25", 2);  // jmp *[rip + distance]
-    std::memcpy(stub + 2, &distance32, sizeof distance32);
-    stubs += kStubBytes;
-    return reinterpret_cast<u64>(stub);
+  // A jump to a function that is too far away for a call; nullopt: there is no room for one.
+  std::optional<u64> jump_to(u32 index, u64 address) {
+    if (auto found = jump_of.find(index); found != jump_of.end()) return found->second;
+    const std::optional<u64> target = slot_of(index, address);
+    if (!target || jumps + kJumpBytes > jump_limit) return std::nullopt;
+    char* jump = out.memory_ + jumps;
+    jumps += kJumpBytes;
+    host::write_jump(jump, *target);
+    return jump_of[index] = reinterpret_cast<u64>(jump);
   }
-
-  bool is_function_elsewhere(u32 index) const { return symbols[index].st_shndx == SHN_UNDEF; }
 
   bool apply(const Elf64_Rela& entry, char* at, u64 room) {
-    u32 type = ELF64_R_TYPE(entry.r_info), index = ELF64_R_SYM(entry.r_info);
-    if (type == R_X86_64_NONE) return true;
+    const u32 type = ELF64_R_TYPE(entry.r_info), index = ELF64_R_SYM(entry.r_info);
+    if (type == 0) return true;
     std::optional<u64> address = address_of(index);
     if (!address) return false;
-    u64 here = reinterpret_cast<u64>(at);
-    bool wide = type == R_X86_64_64 || type == R_X86_64_PC64;
-    if (room < (wide ? 8u : 4u)) return fail("a relocation lies outside its section");
-    const u64 addend = static_cast<u64>(entry.r_addend);  // sums wrap around, as the linker's do
-    i64 value = 0;
-    bool is_unsigned = false;
-    switch (type) {
-      case R_X86_64_64:
-        value = static_cast<i64>(*address + addend);
-        break;
-      case R_X86_64_PC64:
-        value = static_cast<i64>(*address - here + addend);
-        break;
-      case R_X86_64_PC32:
-      case R_X86_64_PLT32:
-        if (is_function_elsewhere(index)) address = far_stub(index, *address);
-        if (!address) return false;
-        value = static_cast<i64>(*address - here + addend);
-        break;
-      case R_X86_64_GOTPCREL:
-      case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX:
-        if (!slot[index] && slots + 8 > slot_limit) return fail("the address table of the object is full");
-        value = static_cast<i64>(slot_of(index, *address) - here + addend);
-        break;
-      case R_X86_64_32:
-        is_unsigned = true;
-        [[fallthrough]];
-      case R_X86_64_32S:
-        value = static_cast<i64>(*address + addend);
-        break;
-      default:
-        return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name),
-                        "` is not supported"));
-    }
-    if (!wide && (is_unsigned ? static_cast<u64>(value) >> 32 != 0 : value != static_cast<std::int32_t>(value))) {
-      return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name),
-                      "` does not fit into 32 bits"));
-    }
-    std::memcpy(at, &value, wide ? 8 : 4);
-    return true;
-  }
-
-  std::unordered_map<u32, u64> stub_of;
-  std::optional<u64> far_stub(u32 index, u64 address) {
-    auto found = stub_of.find(index);
-    if (found != stub_of.end()) return found->second;
-    if (stubs + kStubBytes > stub_limit || (!slot[index] && slots + 8 > slot_limit)) {
-      fail("the jump table of the object is full");
-      return std::nullopt;
-    }
-    return stub_of[index] = stub_to(index, address);
+    const std::string why = host::apply({.type = type,
+                                         .at = at,
+                                         .room = room,
+                                         .address = *address,
+                                         .addend = static_cast<u64>(entry.r_addend),
+                                         .is_external = symbols[index].st_shndx == SHN_UNDEF,
+                                         .slot = [&] { return slot_of(index, *address); },
+                                         .jump = [&] { return jump_to(index, *address); }});
+    if (why.empty()) return true;
+    return fail(cat("relocation type ", type, " against `", text_at(symbol_names, symbols[index].st_name), "` ", why));
   }
 
   bool relocate() {
@@ -308,6 +283,8 @@ struct ObjectLoading {
   }
 
   bool publish() {
+    __builtin___clear_cache(out.memory_,
+                            out.memory_ + out.code_bytes_);  // where instructions have a cache of their own
     if (mprotect(out.memory_, out.code_bytes_, PROT_READ | PROT_EXEC) != 0 ||
         mprotect(out.memory_ + out.code_bytes_, out.bytes_ - out.code_bytes_, PROT_READ) != 0) {
       return fail("the system does not let this process make code executable");

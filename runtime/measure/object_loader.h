@@ -1,5 +1,5 @@
-// Object loader: makes the code of a relocatable x86-64 ELF object (what the LLVM backend writes)
-// callable in this process, in tens of microseconds, without a linker and without files. Used by
+// Object loader: makes the code of a relocatable ELF object for this machine, x86-64 or aarch64 (what the LLVM backend
+// writes), callable in this process, in tens of microseconds, without a linker and without files. Used by
 // the worker, by bench and by replay. It does not isolate anything: code from a stranger must only
 // be loaded by the worker. It runs no constructors and knows no TLS, no IFUNC and no shared
 // libraries. Kernels keep no state, so their .data and .bss are read-only once loaded.

@@ -21,14 +21,41 @@ namespace {
 
 ChildReport* report_of_handler = nullptr;
 
+struct MachineState {
+  u64 stack_pointer = 0, instruction = 0;
+  bool was_writing = false;  // as far as the processor says so
+};
+
+#if defined(__aarch64__)
+MachineState state_of(const mcontext_t& machine) {
+  MachineState state{.stack_pointer = machine.sp, .instruction = machine.pc};
+  // Records behind each other; that of the exception's cause has a bit for writes.
+  constexpr u64 kWrites = u64{1} << 6;
+  const auto* at = reinterpret_cast<const char*>(machine.__reserved);
+  const char* end = at + sizeof machine.__reserved;
+  while (at + sizeof(esr_context) <= end) {
+    const auto& record = *reinterpret_cast<const _aarch64_ctx*>(at);
+    if (record.magic == ESR_MAGIC) state.was_writing = (reinterpret_cast<const esr_context*>(at)->esr & kWrites) != 0;
+    if (record.magic == 0 || record.size == 0) break;
+    at += record.size;
+  }
+  return state;
+}
+#else
+MachineState state_of(const mcontext_t& machine) {
+  return {.stack_pointer = static_cast<u64>(machine.gregs[REG_RSP]),
+          .instruction = static_cast<u64>(machine.gregs[REG_RIP]),
+          .was_writing = (machine.gregs[REG_ERR] & 2) != 0};  // bit 1 of the page fault's error code
+}
+#endif
+
 void report_signal(int signal, siginfo_t* info, void* context) {
-  const mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+  const MachineState state = state_of(static_cast<ucontext_t*>(context)->uc_mcontext);
   ChildReport* report = report_of_handler;
   report->address = reinterpret_cast<u64>(info->si_addr);
   report->syscall = signal == SIGSYS ? info->si_syscall : 0;
-  report->writing = signal == SIGSEGV && (machine.gregs[REG_ERR] & 2);  // bit 1 of the page fault's error code
-  report->stack_pointer = static_cast<u64>(machine.gregs[REG_RSP]);
-  report->instruction = static_cast<u64>(machine.gregs[REG_RIP]);
+  report->writing = signal == SIGSEGV && state.was_writing;
+  report->stack_pointer = state.stack_pointer, report->instruction = state.instruction;
   report->signal = signal;
   _exit(kCaughtSignal);
 }

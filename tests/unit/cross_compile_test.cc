@@ -1,6 +1,6 @@
 // A tuner on this machine drives one of another architecture: `tune` for aarch64, a builder that compiles and signs,
-// and in place of the machine this test, which checks signatures as the machine would, links the code with the
-// architecture's own C compiler and runs it in qemu.
+// and in place of the machine this test, which checks signatures as the machine would, and runs the code in qemu: the
+// reference linked by the architecture's own C compiler, the trials loaded by the object loader of workers.
 #include <gtest/gtest.h>
 
 #include <boost/json/object.hpp>
@@ -20,15 +20,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kCompiler = "aarch64-linux-gnu-gcc", *kEmulator = "qemu-aarch64";
+constexpr const char *kCompiler = "aarch64-linux-gnu-gcc", *kCxxCompiler = "aarch64-linux-gnu-g++",
+                     *kEmulator = "qemu-aarch64";
 constexpr i64 kM = 24, kN = 40, kK = 32;
 
 std::string missing_programs() {
-  for (const char* program : {kCompiler, kEmulator}) {
+  for (const char* program : {kCompiler, kCxxCompiler, kEmulator}) {
     if (test::run_program({"sh", "-c", cat("command -v ", program)}).code != 0)
-      return cat("no ", program, " (Debian's gcc-aarch64-linux-gnu, qemu-user)");
+      return cat("no ", program, " (Debian's g++-aarch64-linux-gnu, qemu-user)");
   }
   return "";
+}
+
+// Builds a program with the object loader for aarch64. `sources`: of tests/cross.
+void build_with_loader(const std::vector<std::string>& sources, const std::string& program) {
+  std::vector<std::string> words = {kCxxCompiler, "-static", "-O1", "-std=c++20", "-DHAS_PREPACK", "-I", TW_SOURCE_DIR};
+  for (const std::string& source : sources) {
+    if (source.ends_with(".c")) words.insert(words.end(), {"-x", "c"});
+    words.push_back(cat(TW_SOURCE_DIR "/tests/cross/", source));
+    words.insert(words.end(), {"-x", "none"});
+  }
+  for (const char* source :
+       {"runtime/measure/object_loader.cc", "runtime/measure/relocations_aarch64.cc",
+        "runtime/measure/relocations_x86_64.cc", "runtime/measure/external_symbols.cc", "dsl/base/text.cc"})
+    words.push_back(cat(TW_SOURCE_DIR "/", source));
+  words.insert(words.end(), {"-o", program});
+  test::Finished built = test::run_program(words);
+  ASSERT_EQ(built.code, 0) << built.err;
 }
 
 // Buffers by name.
@@ -37,6 +55,7 @@ using Data = std::map<std::string, std::string>;
 // Runs kernels of aarch64, and compares their outputs with those of the reference, which runs there, too.
 class Qemu : public Measurer {
  public:
+  Qemu() { build_with_loader({"run_kernel.c", "loaded_kernel.cc"}, loader()); }
   TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
     tolerance_ = tolerance;
     for (const KernelArgument& argument : reference.manifest.run) {
@@ -46,7 +65,7 @@ class Qemu : public Measurer {
       EXPECT_TRUE(fill_input(seed, argument.name, 0, argument.dtype, argument.bytes / bytes_of(argument.dtype),
                              bytes.data(), argument.indices));
     }
-    expected_ = run(reference);
+    expected_ = run(reference, /*by_loader=*/false);
     outputs_ = reference.manifest.run;
     if (expected_.empty()) return {.error = "the reference does not run"};
     return {.task = 0, .status = MeasureStatus::Ok};
@@ -54,7 +73,7 @@ class Qemu : public Measurer {
   void end_task(int) override {}
   MeasureResult measure(int, const Kernel& kernel, const MeasureOptions&) override {
     MeasureResult result;
-    Data data = run(kernel);
+    Data data = run(kernel, /*by_loader=*/true);
     result.status = data.empty() ? MeasureStatus::Crash : MeasureStatus::Ok;
     for (const KernelArgument& argument : kernel.manifest.run) {
       if (argument.role != ArgumentRole::Output || data.empty()) continue;
@@ -89,16 +108,19 @@ class Qemu : public Measurer {
   }
 
   // All buffers after one call; none if it failed.
-  Data run(const Kernel& kernel) const {
+  Data run(const Kernel& kernel, bool by_loader) const {
     test::TemporaryDirectory folder;
-    const std::string object = folder.path() + "/kernel.o", program = folder.path() + "/program";
+    const std::string object = folder.path() + "/kernel.o";
+    const std::string program = by_loader ? loader() : folder.path() + "/program";
     test::write_file(object, kernel.code);
     std::vector<std::string> link = {
         kCompiler, "-static", "-O1",  cat("-I", TW_SOURCE_DIR), TW_SOURCE_DIR "/tests/cross/run_kernel.c", object,
         "-lm",     "-o",      program};
     if (!kernel.manifest.prepack.empty()) link.push_back("-DHAS_PREPACK");
-    test::Finished linked = test::run_program(link);
-    EXPECT_EQ(linked.code, 0) << linked.err;
+    if (!by_loader) {
+      test::Finished linked = test::run_program(link);
+      EXPECT_EQ(linked.code, 0) << linked.err;
+    }
     std::vector<std::string> names,
         words = {kEmulator, program, folder.path(), std::to_string(kernel.manifest.scratch_bytes(1) + TW_ALIGNMENT)};
     std::map<std::string, i64> bytes;
@@ -120,7 +142,7 @@ class Qemu : public Measurer {
       for (const KernelArgument& argument : *list)
         words.push_back(std::to_string(std::ranges::find(names, argument.name) - names.begin()));
     }
-    test::Finished ran = test::run_program(words);
+    test::Finished ran = test::run_program(words, {.environment = {cat("OBJECT=", object)}});
     EXPECT_EQ(ran.code, 0) << ran.err;
     Data data;
     for (std::size_t i = 0; i < names.size() && ran.code == 0; ++i)
@@ -128,6 +150,9 @@ class Qemu : public Measurer {
     return data;
   }
 
+  std::string loader() const { return folder_.path() + "/loader"; }
+
+  test::TemporaryDirectory folder_;
   Tolerance tolerance_;
   Data inputs_, expected_, last_;
   std::vector<KernelArgument> outputs_;
@@ -142,6 +167,28 @@ class CrossCompile : public FleetPrograms {
     FleetPrograms::SetUp();
   }
 };
+
+// Position-independent code as compilers write it with and without optimisation; a function that code names by a short
+// distance may be too far away.
+TEST(CrossLoader, LoadsWhatACompilerWrites) {
+  if (std::string missing = missing_programs(); !missing.empty()) GTEST_SKIP() << missing;
+  test::TemporaryDirectory folder;
+  const std::string program = folder.path() + "/load", object = folder.path() + "/honest.o";
+  build_with_loader({"load_kernel.cc"}, program);
+  auto load = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words = {kCompiler, "-c", "-I", TW_SOURCE_DIR, "-I", TW_SOURCE_DIR "/tests"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {TW_SOURCE_DIR "/tests/kernels/honest.c", "-o", object});
+    test::Finished compiled = test::run_program(words);
+    EXPECT_EQ(compiled.code, 0) << compiled.err;
+    return test::run_program({kEmulator, program, object}).out;
+  };
+  for (const char* level : {"-O0", "-O1", "-O3"}) EXPECT_EQ(load({level, "-fPIC"}), "right\n") << level;
+  EXPECT_EQ(load({"-O2", "-fno-pic"}), "relocation type 275 against `tanhf` does not fit\n");
+  test::write_file(object, test::read_file(TW_BINARY_DIR "/tests/kernels/honest.o"));
+  EXPECT_EQ(test::run_program({kEmulator, program, object}).out,
+            "the code is not a relocatable aarch64 object (type 1, machine 62)\n");
+}
 
 TEST_F(CrossCompile, ATunerOnThisMachineDrivesAarch64) {
   const std::string target = "cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72 -threads=1";
