@@ -13,6 +13,7 @@
 #include "sampler/search/least_flops.h"
 #include "sampler/search/transfer_seeds.h"
 #include "sampler/search/trial.h"
+#include "sampler/space/build_neighbours.h"
 #include "sampler/space/parallel_for.h"
 
 namespace tw {
@@ -50,14 +51,11 @@ void note_earlier(TaskState& state, Record& record) {
   if (record.is_trial()) state.unread.add(seconds_of(record), *program, std::move(record.trace));
 }
 
-// False if the candidate cannot be built.
-bool build_and_note(TaskState& state, CandidateBuilder& builder, Candidate candidate, double seconds) {
+// Gives features, and the candidate's draft score; its decisions stay as they are. False if it cannot be built.
+bool build_features(CandidateBuilder& builder, Candidate& candidate, std::vector<float>& features) {
   Candidate built = candidate;
-  std::vector<float> features;
   if (!builder.build(built, nullptr, &features)) return false;
   candidate.draft = built.draft;
-  Hash128 program = candidate.program;
-  state.sample.add(seconds, program, {std::move(candidate), std::move(features)});
   return true;
 }
 
@@ -91,22 +89,18 @@ i64 find_candidates(TaskState& state, std::vector<EarlierTrial>& trials, int thr
 
 void build_candidates(const TaskState& state, std::vector<EarlierTrial>& trials, int threads,
                       const std::function<bool()>& stop) {
-  constexpr std::size_t kRun = 32;  // neighbours that one thread builds
-  std::vector<EarlierTrial*> order;
+  std::vector<EarlierTrial*> found;
   for (EarlierTrial& trial : trials) {
-    if (trial.candidate) order.push_back(&trial);
+    if (trial.candidate) found.push_back(&trial);
   }
-  std::ranges::stable_sort(order, has_earlier_decisions,
-                           [](const EarlierTrial* trial) -> const Candidate& { return *trial->candidate; });
   std::vector<std::unique_ptr<CandidateBuilder>> builders;
   for (int i = 0; i < threads; ++i) builders.push_back(std::make_unique<CandidateBuilder>(state.space));
-  parallel_for(static_cast<int>((order.size() + kRun - 1) / kRun), threads, [&](int run, int thread) {
-    for (std::size_t i = run * kRun; i < std::min(order.size(), (run + 1) * kRun) && !(stop && stop()); ++i) {
-      Candidate built = *order[i]->candidate;
-      order[i]->is_built = bool(builders[thread]->build(built, nullptr, &order[i]->features));
-      order[i]->candidate->draft = built.draft;
-    }
-  });
+  build_neighbours(
+      static_cast<int>(found.size()), builders, [&](int i) -> const Candidate& { return *found[i]->candidate; },
+      [&](int i, CandidateBuilder& builder) {
+        EarlierTrial& trial = *found[i];
+        if (!stop || !stop()) trial.is_built = build_features(builder, *trial.candidate, trial.features);
+      });
 }
 
 void note_built(TaskState& state, EarlierTrial& trial) {
@@ -218,12 +212,15 @@ void note_trial(TaskState& state, const Hash128& program, const Record& record) 
 
 bool note_candidate(TaskState& state, Candidate candidate, double seconds) {
   const std::vector<float>* kept = state.known.features(candidate.program);
-  if (!kept || candidate.draft == 0) {
+  std::vector<float> features;
+  if (kept && candidate.draft != 0) {
+    features = *kept;
+  } else {
     CandidateBuilder builder(state.space);
-    return build_and_note(state, builder, std::move(candidate), seconds);
+    if (!build_features(builder, candidate, features)) return false;
   }
   Hash128 program = candidate.program;
-  state.sample.add(seconds, program, {std::move(candidate), *kept});
+  state.sample.add(seconds, program, {std::move(candidate), std::move(features)});
   return true;
 }
 

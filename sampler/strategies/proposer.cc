@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "costmodel/trace_rows.h"
 #include "dsl/base/check.h"
 #include "dsl/base/clock.h"
 #include "sampler/draw/mutator.h"
+#include "sampler/space/build_neighbours.h"
 #include "sampler/space/other_sketches.h"
 #include "sampler/space/parallel_for.h"
 
@@ -22,14 +22,6 @@ struct Proposer::Item {
   Rng rng;
   std::vector<float> rows;
 };
-
-namespace {
-
-constexpr int kRun = 32;  // items in a row that one thread builds
-
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 bool has_higher_score(const Candidate& a, const Candidate& b) { return a.score > b.score; }
 
@@ -114,16 +106,11 @@ void Proposer::keep_best_traces(std::vector<Item>& items, int wanted) {
 // Those of a sketch one after the other, sorted by their decisions: builders go on from what two in a row have in
 // common.
 void Proposer::build_items(std::vector<Item>& items) {
-  std::vector<int> order(items.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, has_earlier_decisions, [&](int i) -> const Candidate& { return items[i].candidate; });
-  parallel_for(ceil_div(static_cast<int>(order.size()), kRun), static_cast<int>(builders_.size()),
-               [&](int run, int thread) {
-                 if (must_stop()) return;
-                 for (std::size_t i = static_cast<std::size_t>(run) * kRun;
-                      i < std::min<std::size_t>(order.size(), (run + 1) * kRun); ++i)
-                   build(items[order[i]], *builders_[thread]);
-               });
+  build_neighbours(
+      static_cast<int>(items.size()), builders_, [&](int i) -> const Candidate& { return items[i].candidate; },
+      [&](int i, CandidateBuilder& builder) {
+        if (!must_stop()) build(items[i], builder);
+      });
 }
 
 // Not the decisions of one that was built in this round: replaying it again would give the same program. Open

@@ -41,7 +41,9 @@ TEST_F(Search, EarlierTrialsAreTheSameWithAnyNumberOfThreads) {
   FakeMeasurer measurer;
   Watcher watcher;
   run(options(1, 1), file, &measurer, watcher);
+  std::vector<std::string> programs, stored;
   auto read = [&](int threads) {
+    programs.clear();
     TaskState state;
     name_task(state, tasks_[0], library(), options(1, 1), {16, 16});
     EXPECT_TRUE(read_records({&state, 1}, file, options(1, 1)));
@@ -49,7 +51,13 @@ TEST_F(Search, EarlierTrialsAreTheSameWithAnyNumberOfThreads) {
     std::vector<std::string> lines;
     state.sample.each([&](const auto& entry) {
       const Candidate& candidate = entry.value.candidate;
-      EXPECT_EQ(candidate.program, entry.hash);
+      Candidate again = candidate;
+      std::vector<float> features;
+      EXPECT_TRUE(CandidateBuilder(state.space).build(again, nullptr, &features));
+      EXPECT_EQ(again.program, entry.hash);
+      EXPECT_EQ(again.draft, candidate.draft);
+      EXPECT_EQ(features, entry.value.features);
+      programs.push_back(to_hex(entry.hash));
       std::string line = cat(to_hex(entry.hash), " ", entry.seconds, " ", candidate.sketch, " ", candidate.draft);
       for (const Decision& decision : candidate.decisions) {
         for (int i = 0; i < decision.count; ++i) line += cat(" ", decision.values[i]);
@@ -62,6 +70,9 @@ TEST_F(Search, EarlierTrialsAreTheSameWithAnyNumberOfThreads) {
   const std::vector<std::string> one = read(1);
   EXPECT_GE(one.size(), 20u);
   EXPECT_EQ(read(4), one);
+  ASSERT_TRUE(file.visit({}, [&](Record& record) { stored.push_back(record.program); }));
+  std::erase_if(stored, [&](const std::string& program) { return std::ranges::count(programs, program) == 0; });
+  EXPECT_EQ(programs, stored) << "in the order of the records";
 }
 
 TEST_F(Search, ResumesWhereItStopped) {
