@@ -130,6 +130,7 @@ begin
         and l.is_cold = t.is_cold and v.machine = w.machine offset 0));
 end $$;
 )";
+inline constexpr int kQueueParts = 8;  // as in trials_part, and in lease_statement()
 inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.trials_part') is not null";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
@@ -284,7 +285,6 @@ taken as (
     t.wanted, t.incumbent)
 select * from taken)";
 }
-inline constexpr int kQueueParts = 8;
 // A few machines lease at a time, the others wait here: many would all look at the same trials, each of them at all
 // that the others have taken, and tuners would wait for the processor behind them. Who waits for a table's lock has no
 // snapshot, which would keep the server from removing what has left the queue.

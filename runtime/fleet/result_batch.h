@@ -4,9 +4,10 @@
 // (sampler/fleet) and the simulated ones (bench/fleet).
 #pragma once
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
+
+#include "runtime/fleet/answer_time.h"
 
 namespace tw {
 
@@ -40,35 +41,26 @@ class ResultBatch {
 
   // Returns the results, which have been written. `seconds`: how long the server took to answer.
   std::vector<Result> take_written(double seconds) {
-    note(answer_, seconds);
+    answers_.note(seconds);
     return std::exchange(results_, {});
   }
   // `seconds`: how long the server took for a lease.
-  void note_lease(double seconds) { note(lease_, seconds); }
+  void note_lease(double seconds) { leases_.note(seconds); }
   // Forgets the results: the machine is lost.
   void drop() { results_.clear(); }
 
  private:
   static constexpr double kQuick = 0.025;  // seconds; the tuner shall know of a result within 0.05
-  // Seconds that the server's work adds to an answer. What the quickest one took is the way to the server and back: a
-  // machine that is far away keeps no result back for that.
+  // Seconds that the server's work adds to an answer: a machine that is far away keeps no result back for that.
   double answer() const {
     constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time
-    return std::max(answer_, kOfLease * lease_) - quickest_;
+    return std::max(answers_.mean(), kOfLease * leases_.mean()) - std::min(answers_.quickest(), leases_.quickest());
   }
   bool is_quick() const { return answer() < kQuick; }
-  void note(double& mean, double seconds) {
-    constexpr double kNewest = 0.25;  // share of the mean
-    constexpr double kMost = 1;       // a server that was away is not slow for long
-    const double taken = std::min(seconds, kMost);
-    quickest_ = std::min(quickest_, taken);
-    mean += kNewest * (taken - mean);
-  }
 
   std::vector<Result> results_;
   double oldest_ = 0;
-  double answer_ = 0, lease_ = 0;  // seconds, moving means
-  double quickest_ = std::numeric_limits<double>::infinity();
+  AnswerTime answers_, leases_;
 };
 
 }  // namespace tw

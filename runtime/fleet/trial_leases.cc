@@ -81,7 +81,7 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
                                                            int most,
                                                            const std::optional<std::vector<std::string>>& built) {
   constexpr const char* kLockTimedOut = "55P03";  // SQLSTATE
-  constexpr double kSlowLease = 0.025;            // seconds; as long as few machines lease it is a few milliseconds
+  constexpr double kSlowLease = 0.025;            // seconds more than the quickest lease took
   static const std::string kInOrder = queue_sql::lease_statement(false), kInParts = queue_sql::lease_statement(true);
   std::vector<LeasedTrial> leased;
   bool was_its_turn = true;
@@ -96,12 +96,12 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
                                            kLeaseSeconds,
                                            kOtherMachineSeconds,
                                            built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)};
-      const bool in_parts = lease_seconds_ > kSlowLease;
+      const bool in_parts = lease_time_.mean() - lease_time_.quickest() > kSlowLease;
       if (in_parts) values.push_back((machine + ++part_) % queue_sql::kQueueParts);
       return connection_.run_behind(queue_sql::lease_gate(machine), in_parts ? kInParts : kInOrder, values,
                                     queue_sql::kWantedTargets);
     });
-    lease_seconds_ += (seconds_now() - began - lease_seconds_) / 4;
+    lease_time_.note(seconds_now() - began);
     was_its_turn = rows || rows.failure().state != kLockTimedOut;
     if (!was_its_turn) return Done{};
     if (!rows) return rows.failure();

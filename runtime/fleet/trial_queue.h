@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/fleet/answer_time.h"
 #include "runtime/fleet/life_signs.h"
 #include "runtime/fleet/machine_class.h"
 #include "runtime/fleet/queue_times.h"
@@ -344,8 +345,8 @@ class TrialQueue {
   std::vector<Unanswered> unanswered_;
   std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
   double told_at_ = 0;                // seconds_now() of that
-  double lease_seconds_ = 0;          // what a lease takes, a moving mean
-  i64 part_ = 0;                      // of the queue, see lease_statement()
+  AnswerTime lease_time_;
+  i64 part_ = 0;  // of the queue, see lease_statement()
 };
 
 }  // namespace tw

@@ -115,9 +115,9 @@ bool TunerLink::collect(const Waiting& waiting, const Ended& ended) {
   if (!take_outcomes(waiting, ended)) return false;
   constexpr double kOfTime = 0.05;  // what looks may take of the tuner's time, and of the server's
   const double begin = seconds_now();
-  if (begin - looked_ < std::max(kLookSeconds, look_ / kOfTime)) return true;
+  if (begin - looked_ < std::max(kLookSeconds, look_seconds_ / kOfTime)) return true;
   const bool goes_on = look_around(waiting) && put_lost_ones_again(waiting) && say_if_idle(waiting);
-  look_ = std::min(seconds_now() - begin, kLongestLook);
+  look_seconds_ = std::min(seconds_now() - begin, kLongestLook);
   return goes_on;
 }
 

@@ -90,7 +90,7 @@ class TunerLink {
   double rate_ = 0, busy_ = 0;  // trials a second, and machines that measure for this tuner, of late
   i64 ended_ = 0;               // since the queue was looked at
   double looked_ = 0;           // when the queue was looked at
-  double look_ = 0;             // seconds that this took
+  double look_seconds_ = 0;     // that this took
   double idle_since_ = 0;
   bool is_idle_said_ = false;
   std::unique_ptr<Heartbeat> heartbeat_;

@@ -14,16 +14,18 @@
 
 namespace tw {
 
-// Of the machine that the code is for, which is this one.
+// The processor of this machine: code for another one is not loaded.
 namespace host {
 #if defined(__aarch64__)
 constexpr int kMachine = EM_AARCH64;
+constexpr u32 kNone = R_AARCH64_NONE;  // a relocation that asks for nothing
 constexpr const char* kName = "aarch64";
 constexpr std::size_t kPage = 65536;  // the largest that systems use
 constexpr auto apply = apply_aarch64;
 constexpr auto write_jump = write_jump_aarch64;
 #else
 constexpr int kMachine = EM_X86_64;
+constexpr u32 kNone = R_X86_64_NONE;
 constexpr const char* kName = "x86-64";
 constexpr std::size_t kPage = 4096;
 constexpr auto apply = apply_x86_64;
@@ -249,7 +251,7 @@ struct ObjectLoading {
 
   bool apply(const Elf64_Rela& entry, char* at, u64 room) {
     const u32 type = ELF64_R_TYPE(entry.r_info), index = ELF64_R_SYM(entry.r_info);
-    if (type == 0) return true;
+    if (type == host::kNone) return true;
     std::optional<u64> address = address_of(index);
     if (!address) return false;
     const std::string why = host::apply({.type = type,
@@ -283,8 +285,8 @@ struct ObjectLoading {
   }
 
   bool publish() {
-    __builtin___clear_cache(out.memory_,
-                            out.memory_ + out.code_bytes_);  // where instructions have a cache of their own
+    // Where instructions have a cache of their own.
+    __builtin___clear_cache(out.memory_, out.memory_ + out.code_bytes_);
     if (mprotect(out.memory_, out.code_bytes_, PROT_READ | PROT_EXEC) != 0 ||
         mprotect(out.memory_ + out.code_bytes_, out.bytes_ - out.code_bytes_, PROT_READ) != 0) {
       return fail("the system does not let this process make code executable");

@@ -20,8 +20,8 @@ struct Relocation {
   std::function<std::optional<u64>()> slot = {}, jump = {};
 };
 
-// Writes it. Gives why it cannot be written, a sentence's end that follows the relocation's type and symbol; empty: it
-// is.
+// Writes the value that the relocation asks for. Returns nothing, or why it cannot: the end of a sentence that begins
+// with the relocation's type and symbol.
 std::string apply_x86_64(const Relocation& relocation);
 std::string apply_aarch64(const Relocation& relocation);
 

@@ -61,9 +61,7 @@ std::string write_low(const Relocation& to, u64 target, int scale) {
 }  // namespace
 
 std::string apply_aarch64(const Relocation& to) {
-  constexpr std::uint32_t kNone = 0;  // of the ABI's first version, beside R_AARCH64_NONE
   const u64 target = to.address + to.addend, here = reinterpret_cast<u64>(to.at);
-  if (to.type == R_AARCH64_NONE || to.type == kNone) return "";
   if (to.room < 4) return kOutside;
   switch (to.type) {
     case R_AARCH64_ABS64:

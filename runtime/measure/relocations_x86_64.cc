@@ -30,8 +30,6 @@ std::string write_half(const Relocation& to, u64 value, bool is_unsigned = false
 std::string apply_x86_64(const Relocation& to) {
   const u64 here = reinterpret_cast<u64>(to.at);
   switch (to.type) {
-    case R_X86_64_NONE:
-      return "";
     case R_X86_64_64:
       return write_word(to, to.address + to.addend);
     case R_X86_64_PC64:

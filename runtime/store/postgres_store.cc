@@ -47,7 +47,8 @@ class PostgresStore : public DatabaseStore {
   DatabaseResult<i64> remove_host(const std::string& host) override;
 
  private:
-  DatabaseStatus look();
+  // Prepares the session, checks the schema and notes which database it is.
+  DatabaseStatus identify();
   // After every new session.
   DatabaseStatus prepare() { return mode_ == DatabaseMode::Read ? connection_.script(sql::kReadOnly) : Done{}; }
   DatabaseStatus reconnect();
@@ -88,12 +89,12 @@ class PostgresStore : public DatabaseStore {
 
 // A long run does not end because the server went away between its first connection and its first answer.
 DatabaseStatus PostgresStore::begin() {
-  auto begun = look();
+  auto begun = identify();
   if (begun || !begun.failure().is_connection_lost || !waiting_) return begun;
-  return repeat_while_it_may_pass(*waiting_, [this] { return connection_.reconnect(); }, [this] { return look(); });
+  return repeat_while_it_may_pass(*waiting_, [this] { return connection_.reconnect(); }, [this] { return identify(); });
 }
 
-DatabaseStatus PostgresStore::look() {
+DatabaseStatus PostgresStore::identify() {
   if (auto done = prepare(); !done) return done;
   if (auto done = check_postgres_schema(connection_); !done) return done;
   auto identity = identity_of(connection_);

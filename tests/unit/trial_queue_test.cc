@@ -674,11 +674,17 @@ TEST_F(TrialQueueTest, AProgramIsNotLeasedAgainByAStatementThatBeganBefore) {
   auto run = [&](const std::string& sql) { return good(second.connection().run_script(sql))[0].text(0); };
   const std::string not_measured = "tracewright_fleet.not_measured('{1, 2, 3}'::bigint[])";
   EXPECT_EQ(run(cat("select ", not_measured)), "{1,2,3}");
+  // The statement has begun, and waits for this lock, when the lease is committed.
+  good(first.connection().run_script("select pg_advisory_lock(1)"));
   std::thread leases([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    auto is_waiting = [&] {
+      return good(first.connection().run("select exists (select from pg_locks where not granted)"))[0].is_true(0);
+    };
+    while (!is_waiting()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_EQ(lease(first, machine(first), 1).at(0).id, 1);
+    good(first.connection().run_script("select pg_advisory_unlock(1)"));
   });
-  EXPECT_EQ(run(cat("select ", not_measured, " from pg_sleep(1.5)")), "{3}");
+  EXPECT_EQ(run(cat("select ", not_measured, " from pg_advisory_lock(1)")), "{3}");
   leases.join();
 }
 
