@@ -26,6 +26,10 @@ std::string BuildKind::text() const {
   return cat("tracewright ", version, ", key ", key, ", references for ", processor);
 }
 
+QueuedTrial calibration_task(const std::string& target) {
+  return {.workload = std::string(32, '0'), .target = cat(kCalibrationOf, target)};
+}
+
 // ---- machines
 
 DatabaseStatus BuildQueue::want(i64 machine, const std::vector<WantedBuild>& wanted) {
@@ -126,9 +130,11 @@ DatabaseResult<bool> BuildQueue::store(i64 builder, const TakenBuild& taken, con
 }
 
 DatabaseStatus BuildQueue::store_task(const QueuedTrial& trial, const std::string& kind, const SignedBytes& task) {
-  return done(connection_.run(build_sql::kStoreTask,
-                              {trial.workload, trial.target, static_cast<i64>(trial.seed), kind,
-                               PostgresValue::bytes(task.content), PostgresValue::bytes(task.signature)}));
+  auto stored = connection_.run(build_sql::kStoreTask,
+                                {trial.workload, trial.target, static_cast<i64>(trial.seed), kind,
+                                 PostgresValue::bytes(task.content), PostgresValue::bytes(task.signature)});
+  if (!stored) return stored.failure();
+  return done(connection_.run(build_sql::kNotifyMachines));
 }
 
 DatabaseResult<bool> BuildQueue::beat(i64 builder) {

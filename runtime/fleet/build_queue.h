@@ -35,7 +35,11 @@ struct WantedBuild {
   std::string target;     // of the trials
   std::string kind;       // BuildKind::text()
   std::string processor;  // target of the reference: `target` itself, or for a device the machine's processor
+  bool operator==(const WantedBuild&) const = default;
 };
+// The kernels of a machine's calibration are wanted, and stored by store_task(), as a target and a task of their own.
+inline constexpr std::string_view kCalibrationOf = "calibration of ";  // and the target
+QueuedTrial calibration_task(const std::string& target);
 
 // What a builder made of a trial or a task, and its signature.
 struct SignedBytes {
@@ -93,6 +97,7 @@ class BuildQueue {
   // one meanwhile, or is gone.
   DatabaseResult<bool> store(i64 builder, const TakenBuild& taken, const SignedBytes& build,
                              i64 FleetBuilder::* counted);
+  // Machines are told.
   DatabaseStatus store_task(const QueuedTrial& trial, const std::string& kind, const SignedBytes& task);
   // False if the builder is not known any more.
   DatabaseResult<bool> beat(i64 builder);

@@ -22,9 +22,14 @@ WantedBuild BuiltSource::wanted(const std::string& text) const {
   return {text, BuildKind{TW_VERSION, processor, key_.name()}.text(), processor};
 }
 
+WantedBuild BuiltSource::wanted_calibration(const std::string& target) const {
+  WantedBuild calibration = wanted(target);
+  calibration.target = calibration_task(target).target;
+  return calibration;
+}
+
 DatabaseStatus BuiltSource::want(BuildQueue& builds, i64 machine, std::vector<WantedBuild> wanted) {
-  if (wanted_by_ == machine && std::ranges::equal(wanted, wanted_, {}, &WantedBuild::kind, &WantedBuild::kind))
-    return Done{};
+  if (wanted_by_ == machine && wanted == wanted_) return Done{};
   if (auto told = builds.want(machine, wanted); !told) return told;
   wanted_by_ = machine, wanted_ = std::move(wanted);
   return Done{};
@@ -38,6 +43,7 @@ DatabaseResult<std::vector<LeasedTrial>> BuiltSource::lease(TrialQueue& queue, i
   std::vector<std::string> kinds;
   for (const MeasuredTarget& target : targets) wanted.push_back(this->wanted(target.target));
   for (const WantedBuild& one : wanted) kinds.push_back(one.kind);
+  for (const std::string& target : calibrations_) wanted.push_back(wanted_calibration(target));
   if (auto told = want(builds, machine, wanted); !told) return told.failure();
   auto with_builder = builds.with_builder(wanted);
   if (!with_builder) return with_builder.failure();
@@ -46,6 +52,7 @@ DatabaseResult<std::vector<LeasedTrial>> BuiltSource::lease(TrialQueue& queue, i
     if (std::ranges::count(*with_builder, target.target) > 0) offered.push_back(target);
   }
   if (auto told = queue.offer(offered); !told) return told.failure();
+  if (offered.empty()) return std::vector<LeasedTrial>();
   auto leased = queue.lease(machine, targets, most, kinds);
   if (!leased) return leased;
   for (const LeasedTrial& trial : *leased) {
@@ -88,18 +95,23 @@ std::unique_ptr<FleetTask> BuiltSource::read_task(const QueuedTrial& trial, cons
 
 TaskStart BuiltSource::begin_task(FleetTask& task, const std::function<bool()>& stop) {
   (void)stop;  // the measurer asks for itself, see Measurer::stop_when
-  const BeginTaskMessage& begin = task.reference->begin;
-  TaskStart start = begin.samples[0].empty()
-                        ? task.measurer->begin_task(begin.reference, begin.tolerance, task.seed)
-                        : task.measurer->begin_sampled_task({begin.reference.manifest.run, begin.samples},
-                                                            begin.tolerance, task.seed);
-  if (start.task < 0) {
-    start.error = cat("the reference program cannot be run: ", start.error);
-    return start;
-  }
-  if (is_device(task.target)) task.measurer->check_on_device(start.task, task.reference->checks);
+  TaskStart start = begin_built_task(*task.measurer, *task.reference);
+  if (start.task < 0) return start;
   task.reference.reset();  // the measurer has it
   return start;
+}
+
+DatabaseResult<Calibrate> BuiltSource::calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,
+                                                 std::string& problem) {
+  const std::string text = to_string(target), kind = wanted(text).kind;
+  auto bytes = BuildQueue(queue).task_of(calibration_task(text), kind);
+  if (!bytes) return bytes.failure();
+  CalibrationKernels kernels;
+  if (!bytes->empty()) kernels = read_calibration(*bytes, key_, kind, text);
+  problem = kernels.problem;
+  std::erase(calibrations_, text);
+  if (kernels.kernels.empty()) return calibrations_.push_back(text), Calibrate();
+  return calibration_with(measurer, target, [kernels](const std::function<bool()>&) { return kernels; });
 }
 
 DatabaseStatus BuiltSource::read_new_records(FleetTask& task, Database& database) {

@@ -23,15 +23,18 @@ class BuiltSource final : public KernelSource {
   // Kernels of others cannot be compiled again: a machine times its candidates in turn with its own best one.
   DatabaseStatus read_new_records(FleetTask& task, Database& database) override;
   void take_incumbent(FleetTask&, const IncumbentRecord&) override {}
-  Calibrate calibrate(Measurer&, const Target&) override { return {}; }
+  DatabaseResult<Calibrate> calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,
+                                      std::string& problem) override;
   BuiltFleetTrial build(const FleetTask& task, const LeasedTrial& trial) override;
 
  private:
   WantedBuild wanted(const std::string& target) const;
+  WantedBuild wanted_calibration(const std::string& target) const;
   DatabaseStatus want(BuildQueue& builds, i64 machine, std::vector<WantedBuild> wanted);
 
   CheckingKey key_;
   std::vector<WantedBuild> wanted_;                          // that the database was told
+  std::vector<std::string> calibrations_;                    // targets whose kernels are not there yet
   i64 wanted_by_ = 0;                                        // machine
   std::vector<std::pair<LeasedTrial, SignedBytes>> builds_;  // of the last lease
 };

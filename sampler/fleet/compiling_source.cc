@@ -1,5 +1,5 @@
 #include "dsl/base/text.h"
-#include "sampler/fleet/calibration.h"
+#include "sampler/fleet/calibration_kernels.h"
 #include "sampler/fleet/kernel_source.h"
 #include "sampler/search/trial.h"
 
@@ -10,6 +10,7 @@ class CompilingSource final : public KernelSource {
  public:
   DatabaseResult<std::vector<LeasedTrial>> lease(TrialQueue& queue, i64 machine,
                                                  const std::vector<MeasuredTarget>& targets, int most) override {
+    if (targets.empty()) return std::vector<LeasedTrial>();
     if (auto offered = queue.offer(targets); !offered) return offered.failure();
     return queue.lease(machine, targets, most);
   }
@@ -32,9 +33,10 @@ class CompilingSource final : public KernelSource {
 
   void take_incumbent(FleetTask& task, const IncumbentRecord& record) override { tw::take_incumbent(task, record); }
 
-  Calibrate calibrate(Measurer& measurer, const Target& target) override {
-    auto calibrator = std::make_shared<Calibrator>(measurer, target);
-    return [calibrator](const std::function<bool()>& must_stop) { return calibrator->run(must_stop); };
+  DatabaseResult<Calibrate> calibrate(TrialQueue&, Measurer& measurer, const Target& target, std::string&) override {
+    return calibration_with(measurer, target, [target](const std::function<bool()>& must_stop) {
+      return compile_calibration(target, host_target(), must_stop);
+    });
   }
 
   BuiltFleetTrial build(const FleetTask& task, const LeasedTrial& trial) override {

@@ -11,20 +11,12 @@
 
 #include "runtime/fleet/trial_queue.h"
 #include "runtime/measure/measurer.h"
-#include "runtime/measure/worker_protocol.h"
 #include "runtime/store/database.h"
+#include "sampler/fleet/built_reference.h"
 #include "sampler/search/measure_trial.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
-
-// What a builder makes of a task for machines without a compiler: its reference, and numbers that follow from its
-// program, as in FleetTask.
-struct BuiltReference {
-  BeginTaskMessage begin;
-  std::vector<DeviceCheck> checks;
-  double points = 0, bytes = 0, least_flops = 0;
-};
 
 struct FleetTask {
   std::string workload, target_text;
@@ -55,12 +47,6 @@ struct FleetTask {
 
 // Trials of one task (FleetTask::is_of), from the first one on.
 std::span<const LeasedTrial> first_group(std::span<const LeasedTrial> trials);
-
-// Why a trial cannot be measured here: a fault of the queue.
-struct TrialFault {
-  std::string_view kind;  // "" = none
-  std::string message;
-};
 
 // A trial's task with its program and target, which are read and checked, and what follows from these. Null, and the
 // fault; without a kind where the database cannot be asked.

@@ -23,7 +23,7 @@ class KernelSource {
  public:
   virtual ~KernelSource() = default;
   // Answers tuners that want one of these targets, and leases at most `most` trials: of targets for which there are
-  // kernels.
+  // kernels. There may be no target.
   virtual DatabaseResult<std::vector<LeasedTrial>> lease(TrialQueue& queue, i64 machine,
                                                          const std::vector<MeasuredTarget>& targets, int most) = 0;
   // The task of a trial before it is open in a worker. Null, and the fault; without a kind where the database or the
@@ -36,8 +36,10 @@ class KernelSource {
   virtual DatabaseStatus read_new_records(FleetTask& task, Database& database) = 0;
   // The best kernel that the tuner of a trial knows, if this source can make it and does not know a better one.
   virtual void take_incumbent(FleetTask& task, const IncumbentRecord& record) = 0;
-  // What calibrates this machine for a target; empty: it cannot be, and counts as the first class of its kind.
-  virtual Calibrate calibrate(Measurer& measurer, const Target& target) = 0;
+  // What calibrates this machine for a target. Empty: its kernels are not there yet, or there is a problem with them;
+  // the next lease() asks for them.
+  virtual DatabaseResult<Calibrate> calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,
+                                              std::string& problem) = 0;
   // The kernel of a trial of the last lease. By one thread at a time, not always the caller's of the others.
   virtual BuiltFleetTrial build(const FleetTask& task, const LeasedTrial& trial) = 0;
 };

@@ -19,6 +19,12 @@ constexpr double kShareOfLease = 0.25;
 constexpr std::chrono::milliseconds kPoll(1000), kLongestPoll(2000);
 constexpr double kOpenBytes = 2.0 * (1 << 30);  // of the tasks that are open at once; one alone may have more
 
+Target own_processor() {
+  Target processor = host_target();
+  processor.threads = 1;
+  return processor;
+}
+
 }  // namespace
 
 MeasuringMachine::MeasuringMachine(MachineOptions options, Waiting waiting)
@@ -72,8 +78,7 @@ bool MeasuringMachine::open() {
   queue_.emplace(std::move(*queue));
   DatabaseStatus opened = open_when_it_answers(address, waiting_, [&] { return reopen_database(); });
   if (!opened) return fail(opened.error());
-  Target processor = host_target();
-  processor.threads = 1;
+  const Target processor = own_processor();
   if (!add_class(measuring_host(processor, -1), processor) || !announce()) return false;
   auto beat = [this, signs = queue_->life_signs()](TrialQueue& beats) -> DatabaseResult<bool> {
     if (signs->leave_out(seconds_now())) return options_.metrics->set_heartbeat(), true;
@@ -100,13 +105,24 @@ bool MeasuringMachine::announce() {
 
 // ---- classes
 
-// Calibrates the processor or a device for the first time. False: there is no worker for it.
+// Calibrates the processor or a device for the first time, where that is possible by now. False: there is no worker for
+// it, or the machine ends.
 bool MeasuringMachine::add_class(const std::string& host, const Target& target) {
   Measurer* measurer = worker_for(target);
   if (!measurer) return false;
-  Calibrate calibrate =
-      options_.calibrator ? options_.calibrator(*measurer, target) : options_.kernels->calibrate(*measurer, target);
-  calibrate ? classes_.add(host, std::move(calibrate)) : classes_.add_uncalibrated(host);
+  if (options_.calibrator) {
+    Calibrate calibrate = options_.calibrator(*measurer, target);
+    calibrate ? classes_.add(host, std::move(calibrate)) : classes_.add_uncalibrated(host);
+    return true;
+  }
+  std::string problem;
+  auto calibrate = queue_->call<Calibrate>(
+      waiting_, [&](TrialQueue& queue) { return options_.kernels->calibrate(queue, *measurer, target, problem); });
+  if (!calibrate) return false;
+  if (*calibrate) classes_.add(host, std::move(*calibrate));
+  if (!problem.empty() && problem != calibration_problem_)
+    waiting_.say(cat(machine_of(host), " cannot be calibrated: ", problem));
+  calibration_problem_ = problem;
   return true;
 }
 
@@ -129,7 +145,8 @@ bool MeasuringMachine::keep_up(const std::vector<MeasuredTarget>& wanted) {
     if (!measured || classes_.knows(measured->host)) continue;
     Source source{"target", target.target};
     Diagnostics ignored(source);
-    if (!add_class(measured->host, *parse_target(target.target, 0, ignored))) return false;
+    const Target device = *parse_target(target.target, 0, ignored);
+    if (!add_class(measured->host, is_device(device) ? device : own_processor())) return false;
   }
   if (!classes_.keep_up(*queue_, id_)) return false;
   if (class_changes_ != classes_.changes()) {
@@ -183,7 +200,6 @@ std::optional<MeasuringMachine::Lease> MeasuringMachine::next_lease() {
       options_.metrics->add_given_back(*back);
       if (auto opened = reopen_database(); !opened) return opened.failure();
     }
-    if (own.empty()) return Trials();
     return options_.kernels->lease(queue, id_, own, lease_size());
   });
   if (!trials) return std::nullopt;

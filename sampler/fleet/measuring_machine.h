@@ -123,7 +123,8 @@ class MeasuringMachine {
   ResultBatch<Unwritten> unwritten_;
   std::optional<Lease> ahead_;  // leased while the last trial before it was measured
   OwnClasses classes_;
-  i64 class_changes_ = 0;  // OwnClasses::changes() that the open tasks know
+  std::string calibration_problem_;  // that was said last
+  i64 class_changes_ = 0;            // OwnClasses::changes() that the open tasks know
   TuneProfile profile_;
 };
 

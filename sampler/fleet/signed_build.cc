@@ -10,7 +10,8 @@ namespace {
 
 // The first field of what is signed: a signature of one sort is none of the other.
 constexpr const char *kTrialLabel = "tracewright: the kernel of a trial, 1",
-                     *kTaskLabel = "tracewright: the reference of a task, 1";
+                     *kTaskLabel = "tracewright: the reference of a task, 1",
+                     *kCalibrationLabel = "tracewright: the kernels of a calibration, 1";
 
 template <class Number>
 std::string number_bytes(const Number& number) {
@@ -63,6 +64,9 @@ std::vector<Purpose> purposes_of(const std::string& kind, const QueuedTrial& tri
           {"workload", trial.workload},
           {"target", trial.target},
           {"seed", std::to_string(trial.seed)}};
+}
+std::vector<Purpose> purposes_of_calibration(const std::string& kind, const std::string& target) {
+  return {{"sort", kCalibrationLabel}, {"kind", kind}, {"target", target}};
 }
 
 std::vector<std::string> values_of(const std::vector<Purpose>& purposes) {
@@ -160,6 +164,37 @@ std::optional<BuiltReference> read_reference(const SignedBytes& bytes, const Che
   if (why.empty()) why = "it has another form";
   fault = {fault::kNotSigned, cat("a built reference is not run: ", why)};
   return std::nullopt;
+}
+
+SignedBytes sign_calibration(const SigningKey& key, const std::string& kind, const std::string& target,
+                             const CalibrationKernels& kernels) {
+  std::vector<std::string> fields = values_of(purposes_of_calibration(kind, target)), parts;
+  for (const CalibrationKernel& kernel : kernels.kernels) {
+    for (std::string part : {kernel.name, std::string(kernel.is_cold ? "cold" : "warm"), encode(kernel.reference.begin),
+                             encode(kernel.kernel)})
+      parts.push_back(std::move(part));
+  }
+  fields.push_back(kernels.problem);
+  fields.push_back(fields_as_bytes(parts));
+  return signed_by(key, fields);
+}
+
+CalibrationKernels read_calibration(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
+                                    const std::string& target) {
+  CalibrationKernels read;
+  std::string why;
+  std::vector<std::string> fields = checked_fields(bytes, key, purposes_of_calibration(kind, target), 2, why);
+  if (!why.empty()) return {.kernels = {}, .problem = cat("built kernels are not run: ", why)};
+  read.problem = fields[0];
+  const std::vector<std::string> parts = fields_in(fields[1]);
+  for (std::size_t i = 0; i + 4 <= parts.size() && read.problem.empty(); i += 4) {
+    CalibrationKernel kernel{.name = parts[i], .is_cold = parts[i + 1] == "cold", .reference = {}, .kernel = {}};
+    if (!decode(parts[i + 2], kernel.reference.begin) || !decode(parts[i + 3], kernel.kernel))
+      read.problem = "built kernels are not run: they have another form";
+    read.kernels.push_back(std::move(kernel));
+  }
+  if (!read.problem.empty()) read.kernels.clear();
+  return read;
 }
 
 }  // namespace tw

@@ -1,7 +1,7 @@
-// What a builder signs: the kernel of one trial, or the reference of a task, together with all that says what it is
-// for. A signature thus holds for that trial of that database alone: for its number, workload, target, program and
-// trace, for this version of tracewright and this key. Used by the builder (trial_builder.h) and by machines
-// (built_source.h).
+// What a builder signs: the kernel of one trial, the reference of a task, or the kernels of a calibration, together
+// with all that says what it is for. The signature of a kernel thus holds for that trial of that database alone: for
+// its number, workload, target, program and trace, for this version of tracewright and this key. Used by the builder
+// (trial_builder.h) and by machines (built_source.h).
 //
 // Nothing is read before its signature has been checked. Numbers are written as they lie in memory: both sides have the
 // same version, and 64-bit processors with the lowest byte first.
@@ -13,6 +13,7 @@
 #include "runtime/fleet/build_queue.h"
 #include "runtime/fleet/signing_key.h"
 #include "runtime/measure/worker_protocol.h"
+#include "sampler/fleet/calibration.h"
 #include "sampler/fleet/fleet_task.h"
 
 namespace tw {
@@ -29,5 +30,12 @@ SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const
 // The same for the reference of the trial's task.
 std::optional<BuiltReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
                                              const QueuedTrial& trial, TrialFault& fault);
+
+// `target`: what is calibrated.
+SignedBytes sign_calibration(const SigningKey& key, const std::string& kind, const std::string& target,
+                             const CalibrationKernels& kernels);
+// With a problem where it is not signed, or the builder had one.
+CalibrationKernels read_calibration(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
+                                    const std::string& target);
 
 }  // namespace tw

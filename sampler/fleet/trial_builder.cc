@@ -6,8 +6,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
 #include "runtime/store/server_answers.h"
-#include "sampler/search/device_checks.h"
-#include "sampler/search/sampled_reference.h"
+#include "sampler/fleet/calibration_kernels.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -29,30 +28,9 @@ bool is_same_task(const TakenBuild& a, const TakenBuild& b) {
          a.kind == b.kind;
 }
 
-// The reference of a task, compiled for the processor that runs it; null with the fault.
-std::optional<BuiltReference> build_task(const FleetTask& task, const Target& processor,
-                                         const std::function<bool()>& stop, TrialFault& fault) {
-  const Program& program = task.program.program;
-  BuiltReference made{.points = task.points, .bytes = task.bytes, .least_flops = task.least_flops};
-  made.begin.tolerance = tolerance_of(program);
-  made.begin.seed = task.seed;
-  std::optional<SampledReference> sample;
-  if (task.points > kReferencePoints) sample = sample_reference(program, task.seed, stop);
-  if (sample) {
-    made.begin.reference.manifest.run = sample->arguments;
-    made.begin.samples = sample->samples;
-  } else {
-    Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(processor));
-    if (!compiler) return fault = {fault::kNoReference, to_string(compiler.rejected())}, std::nullopt;
-    BuiltKernel reference = build_reference(program, processor, *compiler);
-    if (!reference.kernel) {
-      fault = {fault::kNoReference, cat("the reference program cannot be compiled: ", reference.problem)};
-      return std::nullopt;
-    }
-    made.begin.reference = std::move(*reference.kernel);
-  }
-  if (is_device(task.target)) made.checks = device_checks(program, task.target, sample ? &*sample : nullptr);
-  return made;
+// Machines compare times by code for their own processor, whatever they measure for.
+bool calibrates_for(const Target& own, const Target& target) {
+  return builds_for(own, target) || (!is_device(own) && !is_device(target) && own.triple == target.triple);
 }
 
 }  // namespace
@@ -76,7 +54,7 @@ BuilderReport TrialBuilder::run() {
   if (!open()) return report_;
   while (!waiting_.must_stop() && report_.error.empty()) {
     std::optional<std::vector<TakenBuild>> taken = take();
-    if (!taken) break;
+    if (!taken || !build_calibrations()) break;
     if (taken->empty()) queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
     std::span<const TakenBuild> left = *taken;
     while (!left.empty() && !waiting_.must_stop()) {
@@ -124,11 +102,13 @@ bool TrialBuilder::announce() {
 std::vector<WantedBuild> TrialBuilder::own_of(const std::vector<WantedBuild>& wanted) const {
   std::vector<WantedBuild> own;
   for (const WantedBuild& one : wanted) {
-    std::optional<Target> target = target_of(one.target), processor = target_of(one.processor);
-    bool is_ours = target && processor && !is_device(*processor) &&
-                   (is_device(*target) || one.processor == one.target) &&
+    const bool is_calibration = one.target.starts_with(kCalibrationOf);
+    const std::string text = is_calibration ? one.target.substr(kCalibrationOf.size()) : one.target;
+    std::optional<Target> target = target_of(text), processor = target_of(one.processor);
+    auto is_for = [&](const Target& own) { return (is_calibration ? calibrates_for : builds_for)(own, *target); };
+    bool is_ours = target && processor && !is_device(*processor) && (is_device(*target) || one.processor == text) &&
                    one.kind == BuildKind{TW_VERSION, one.processor, key_.name()}.text() &&
-                   std::ranges::any_of(options_.targets, [&](const Target& t) { return builds_for(t, *target); });
+                   std::ranges::any_of(options_.targets, is_for);
     if (is_ours) own.push_back(one);
   }
   return own;
@@ -148,6 +128,26 @@ std::optional<std::vector<TakenBuild>> TrialBuilder::take() {
     return builds.take(id_, wanted_, 2 * options_.threads);
   });
   return taken;
+}
+
+// Those that machines want and that are not there. False: it was stopped, or there is an error.
+bool TrialBuilder::build_calibrations() {
+  for (const WantedBuild& wanted : wanted_) {
+    if (!wanted.target.starts_with(kCalibrationOf)) continue;
+    auto [stored, is_new] = calibrations_.try_emplace(cat(wanted.target, "\n", wanted.kind));
+    if (!is_new && seconds_now() - stored->second < kStoredSeconds) continue;
+    const std::string target = wanted.target.substr(kCalibrationOf.size());
+    const CalibrationKernels kernels =
+        compile_calibration(*target_of(target), *target_of(wanted.processor), waiting_.must_stop);
+    if (waiting_.must_stop()) return false;
+    const SignedBytes bytes = sign_calibration(key_, wanted.kind, target, kernels);
+    if (!queue_->call<Done>(waiting_, [&](TrialQueue& queue) {
+          return BuildQueue(queue).store_task(calibration_task(target), wanted.kind, bytes);
+        }))
+      return false;
+    stored->second = seconds_now();
+  }
+  return true;
 }
 
 // Trials of one task, as the same kind. False: it was stopped, or there is an error.
@@ -204,9 +204,11 @@ std::optional<TrialBuilder::OpenTask> TrialBuilder::open_task(const TakenBuild& 
   if (is_database_lost) return std::nullopt;
   if (!task) return opened;
   std::optional<BuiltReference> made =
-      build_task(*task, *target_of(wanted->processor), waiting_.must_stop, opened.fault);
+      compile_reference(task->program.program, task->target, *target_of(wanted->processor), task->seed,
+                        /*many_kernels=*/true, waiting_.must_stop, opened.fault);
   if (waiting_.must_stop()) return std::nullopt;
   if (!made) return opened;
+  made->points = task->points, made->bytes = task->bytes, made->least_flops = task->least_flops;
   SignedBytes bytes = sign_reference(key_, first.kind, first.what, *made);
   if (bytes.content.size() > kLongestBuiltTask) {
     opened.fault = {fault::kNoReference, cat("a reference of ", bytes.content.size(), " bytes is too long")};

@@ -1,8 +1,10 @@
 // TrialBuilder: compiles trials for machines without a compiler, and signs what it made. It takes trials from the queue
 // for the targets that it builds for, replays and checks their traces as a measuring machine does, and stores the
-// signed kernels; and once for each task its reference. It runs none of it. `tracewright measure --build-for` is this.
+// signed kernels; once for each task its reference, and once for each processor and device of these machines the
+// kernels of their calibration. It runs none of it. `tracewright measure --build-for` is this.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,6 +36,7 @@ struct BuilderReport {
 
 // Does a builder that was told `own` build for `target`? Both must be of one kind; of a processor with the same triple,
 // cpu and features, of `cuda` with the same arch. Threads, caches and the number of a device are no matter.
+// It calibrates machines for the targets that it builds for, and all processors of the same triple.
 bool builds_for(const Target& own, const Target& target);
 
 class TrialBuilder {
@@ -56,6 +59,7 @@ class TrialBuilder {
   bool fail(const std::string& why);
   std::optional<std::vector<TakenBuild>> take();
   std::vector<WantedBuild> own_of(const std::vector<WantedBuild>& wanted) const;
+  bool build_calibrations();
   bool build_group(std::span<const TakenBuild> taken);
   std::optional<OpenTask> open_task(const TakenBuild& first);
   bool store(const TakenBuild& taken, BuiltFleetTrial made);
@@ -68,10 +72,11 @@ class TrialBuilder {
   std::optional<Database> database_;
   std::unique_ptr<Heartbeat> heartbeat_;
   std::atomic<i64> id_ = 0;
-  std::atomic<bool> is_unknown_ = false;  // the database has forgotten this builder
-  int failures_ = 0;                      // of the database, one behind the other
-  std::vector<WantedBuild> wanted_;       // of the last trials that were taken
-  std::vector<OpenTask> tasks_;           // the latest used last
+  std::atomic<bool> is_unknown_ = false;        // the database has forgotten this builder
+  int failures_ = 0;                            // of the database, one behind the other
+  std::vector<WantedBuild> wanted_;             // of the last trials that were taken
+  std::vector<OpenTask> tasks_;                 // the latest used last
+  std::map<std::string, double> calibrations_;  // that are stored: seconds_now() by target and kind
 };
 
 }  // namespace tw

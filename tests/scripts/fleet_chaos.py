@@ -63,7 +63,7 @@ class Chaos:
         places = [Place(i, self.is_split) for i in range(count + self.options.tuners)]
         self.machines = [Machine(self, f"machine{i}", places[i]) for i in range(count)]
         self.tuners = [Tuner(self, f"tuner{i}", places[count + i]) for i in range(self.options.tuners)]
-        sizes = list(range(16, 1024, 4))
+        sizes = list(range(16, 1024))
         self.random.shuffle(sizes)
         self.sizes = {tuner.name: sizes[i::len(self.tuners)] for i, tuner in enumerate(self.tuners)}
         self.witness = Witness(self)

@@ -13,6 +13,7 @@
 #include "dsl/schedule/state.h"
 #include "runtime/fleet/tuner_link.h"
 #include "sampler/fleet/built_source.h"
+#include "sampler/fleet/calibration_kernels.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "tests/unit/builder_kit.h"
 #include "tests/unit/fleet_kit.h"
@@ -41,8 +42,9 @@ class BuiltCode : public TuningDatabaseTest {
   void TearDown() override { stop_machine(); }
   const Program& program() const { return task_.program.program; }
 
-  // By default a machine that checks with kKey's public key.
-  void start_machine(std::shared_ptr<KernelSource> kernels = std::make_shared<BuiltSource>(checking_key())) {
+  // By default a machine that checks with kKey's public key, and is not calibrated.
+  void start_machine(std::shared_ptr<KernelSource> kernels = std::make_shared<BuiltSource>(checking_key()),
+                     bool is_calibrated = false) {
     MachineOptions options{.address = address_,
                            .announced = {.name = "board", .host = host_description()},
                            .why_no_device = [](const Target&) { return "no devices here"; },
@@ -57,9 +59,15 @@ class BuiltCode : public TuningDatabaseTest {
                                      }));
                                  return start;
                                },
-                           .calibrator = [](Measurer&, const Target&) { return Calibrate(); },
                            .kernels = std::move(kernels)};
-    machine_ = std::thread([this, machine = std::make_shared<MeasuringMachine>(std::move(options), until(stop_))] {
+    if (!is_calibrated) options.calibrator = [](Measurer&, const Target&) { return Calibrate(); };
+    Waiting waiting{.must_stop = [this] { return stop_.load(); },
+                    .say =
+                        [this](const std::string& text) {
+                          std::lock_guard lock(mutex_);
+                          said_ += text + "\n";
+                        }};
+    machine_ = std::thread([this, machine = std::make_shared<MeasuringMachine>(std::move(options), waiting)] {
       EXPECT_EQ(machine->run().error, "");
     });
   }
@@ -131,6 +139,7 @@ class BuiltCode : public TuningDatabaseTest {
   std::unique_ptr<TunerLink> link_;
   std::mutex mutex_;
   std::vector<std::string> ran_;  // code
+  std::string said_;              // by the machine
   std::atomic<bool> stop_ = false;
   std::thread machine_;
 };
@@ -330,6 +339,68 @@ TEST_F(BuiltCode, ALostBuilderIsReplaced) {
   tuner.join();
   for (const TrialOutcome& outcome : outcomes) EXPECT_EQ(outcome.fault, "") << outcome.message;
   EXPECT_EQ(second.stop().built, 3);
+}
+
+// The calibration of a machine without a compiler is that of one with it: the same kernels, and a class.
+TEST_F(BuiltCode, CalibratesTheMachineAsIfItCompiledItself) {
+  start_machine(std::make_shared<BuiltSource>(checking_key()), /*is_calibrated=*/true);
+  double begin = seconds_now();
+  Waiting a_moment{.must_stop = [&] { return seconds_now() - begin > 0.5; }, .say = [](const std::string&) {}};
+  EXPECT_FALSE(link_->machine_for(target_, a_moment)) << "it measures nothing before it is calibrated";
+  BuilderHere builder(address_, task_.target);
+  EXPECT_EQ(measure(trials(1))[0].fault, "");
+  Target processor = host_target();
+  processor.threads = 1;
+  std::set<std::string> expected, ran;
+  std::vector<std::string> names, found;
+  for (const CalibrationKernel& kernel : compile_calibration(processor, processor, [] { return false; }).kernels)
+    expected.insert(kernel.kernel.code), names.push_back(kernel.name);
+  ASSERT_EQ(expected.size(), 3u);
+  {
+    std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i + 1 < ran_.size(); ++i) ran.insert(ran_[i]);
+  }
+  EXPECT_EQ(ran, expected);
+  auto status = queue().status();
+  ASSERT_TRUE(status) << status.error();
+  ASSERT_EQ(status->machines.at(0).calibrations.size(), 1u);
+  EXPECT_EQ(status->machines[0].calibrations[0].number, 1);
+  for (const KernelTime& time : status->machines[0].calibrations[0].times) found.push_back(time.kernel);
+  EXPECT_EQ(found, names);
+}
+
+// Kernels of a calibration that somebody has changed, or of another target, are not run; good ones that come later are.
+TEST_F(BuiltCode, KernelsOfACalibrationAreCheckedAsWell) {
+  Target processor = host_target();
+  processor.threads = 1;
+  const std::string text = to_string(processor), kind = BuildKind{TW_VERSION, text, checking_key().name()}.text();
+  CalibrationKernels hostile{.kernels = {{.name = "arithmetic", .kernel = *this->hostile().built.kernel}}};
+  SignedBytes changed = sign_calibration(signing_key(), kind, text, hostile);
+  changed.content[changed.content.size() / 2] ^= 1;
+  auto queue = this->queue();
+  for (const SignedBytes& wrong : {changed, sign_calibration(signing_key(kOtherKey), kind, text, hostile),
+                                   sign_calibration(signing_key(), kind, cat(text, " -threads=2"), hostile),
+                                   sign_build(signing_key(), kind, 0, calibration_task(text), this->hostile()),
+                                   sign_reference(signing_key(), kind, calibration_task(text), {})}) {
+    EXPECT_NE(read_calibration(wrong, checking_key(), kind, text).problem, "");
+    EXPECT_TRUE(read_calibration(wrong, checking_key(), kind, text).kernels.empty());
+  }
+  ASSERT_TRUE(BuildQueue(queue).store_task(calibration_task(text), kind, changed));
+  start_machine(std::make_shared<BuiltSource>(checking_key()), /*is_calibrated=*/true);
+  auto is_said = [this] {
+    std::lock_guard lock(mutex_);
+    return said_.find("cannot be calibrated: built kernels are not run: its signature") != std::string::npos;
+  };
+  while (!is_said()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  {
+    std::lock_guard lock(mutex_);
+    EXPECT_TRUE(ran_.empty());
+  }
+  BuilderHere builder(address_, task_.target);
+  EXPECT_EQ(measure(trials(1))[0].fault, "");
+  std::lock_guard lock(mutex_);
+  EXPECT_EQ(std::ranges::count(ran_, "hostile"), 0);
+  EXPECT_GT(ran_.size(), 3u);
 }
 
 // What kills each builder does not go from one to the next for ever.

@@ -78,6 +78,18 @@ TEST_F(BuiltMachine, MeasuresWhatABuilderCompiled) {
   EXPECT_GE(count(built, "built"), count(measured, "good"));
 }
 
+TEST_F(BuiltMachine, IsCalibratedByKernelsOfTheBuilder) {
+  std::unique_ptr<Machine> builder = start_builder(), board = start_calibrated_machine({"--built-with", "builder.pub"});
+  boost::json::value result = tune("small.yaml");
+  EXPECT_EQ(result.at("faults").as_int64(), 0);
+  const boost::json::value calibration = fleet().at("machines").at(0).at("calibrations").at(0);
+  EXPECT_EQ(calibration.at("class").as_int64(), 1);
+  const boost::json::object& seconds = calibration.at("seconds").as_object();
+  EXPECT_EQ(seconds.size(), 3u);
+  for (const auto& [kernel, time] : seconds) EXPECT_GT(time.to_number<double>(), 1e-7) << std::string(kernel);
+  EXPECT_GT(count(board->stop(), "good"), 0);
+}
+
 TEST_F(BuiltMachine, AKilledBuilderIsReplaced) {
   std::unique_ptr<Machine> first = start_builder(), board = start_board();
   auto tuned = std::async(std::launch::async, [this] { return tune("small.yaml"); });

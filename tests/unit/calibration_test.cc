@@ -5,6 +5,8 @@
 
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_probe.h"
+#include "sampler/fleet/calibration_kernels.h"
+#include "sampler/search/trial.h"
 #include "support/opencl_device.h"
 #include "support/support.h"
 
@@ -19,6 +21,13 @@ Target processor() {
   return target;
 }
 
+// By kernels that are compiled here.
+Calibrate calibration_for(Measurer& measurer, const Target& target) {
+  return calibration_with(measurer, target, [target](const std::function<bool()>& must_stop) {
+    return compile_calibration(target, host_target(), must_stop);
+  });
+}
+
 double time_of(const Calibration& calibration, const std::string& kernel) {
   for (const KernelTime& time : calibration.times) {
     if (time.kernel == kernel) return time.seconds;
@@ -31,8 +40,8 @@ double time_of(const Calibration& calibration, const std::string& kernel) {
 TEST(Calibration, OfTheProcessorTakesTwoSecondsAtMost) {
   WorkerStart worker = start_worker();
   ASSERT_TRUE(worker.measurer) << worker.error;
-  Calibrator calibrator(*worker.measurer, processor());
-  Calibration first = calibrator.run(never), again = calibrator.run(never);
+  Calibrate calibrate = calibration_for(*worker.measurer, processor());
+  Calibration first = calibrate(never), again = calibrate(never);
   for (const Calibration* one : {&first, &again}) {
     EXPECT_EQ(one->error, "");
     EXPECT_EQ(one->times.size(), 3u);
@@ -50,7 +59,7 @@ TEST(Calibration, OfTheProcessorTakesTwoSecondsAtMost) {
 TEST(Calibration, KernelsAreLimitedByWhatTheyAreFor) {
   WorkerStart worker = start_worker();
   ASSERT_TRUE(worker.measurer) << worker.error;
-  Calibration done = Calibrator(*worker.measurer, processor()).run(never);
+  Calibration done = calibration_for(*worker.measurer, processor())(never);
   ASSERT_EQ(done.error, "");
   MachineFigures figures = measure_machine(1);
   double flops = 2.0 * 48 * 64 * 128 / time_of(done, "arithmetic"), bytes = 4.0 * 32768 * 64 / time_of(done, "memory"),
@@ -67,8 +76,8 @@ TEST(Calibration, OfAnOpenClDevice) {
   target.kind = TargetKind::OpenCl;
   WorkerStart worker = start_worker(worker_options(target));
   ASSERT_TRUE(worker.measurer) << worker.error;
-  Calibrator calibrator(*worker.measurer, target);
-  Calibration first = calibrator.run(never), again = calibrator.run(never);
+  Calibrate calibrate = calibration_for(*worker.measurer, target);
+  Calibration first = calibrate(never), again = calibrate(never);
   for (const Calibration* one : {&first, &again}) {
     EXPECT_EQ(one->error, "");
     EXPECT_EQ(one->times.size(), 3u);
@@ -80,7 +89,7 @@ TEST(Calibration, OfAnOpenClDevice) {
 TEST(Calibration, EndsEarlyWhenItIsStopped) {
   WorkerStart worker = start_worker();
   ASSERT_TRUE(worker.measurer) << worker.error;
-  Calibration stopped = Calibrator(*worker.measurer, processor()).run([] { return true; });
+  Calibration stopped = calibration_for(*worker.measurer, processor())([] { return true; });
   EXPECT_EQ(stopped.error, "");
   EXPECT_TRUE(stopped.times.empty());
 }
@@ -90,7 +99,7 @@ TEST(Calibration, SaysWhyItFails) {
   ASSERT_TRUE(worker.measurer) << worker.error;
   Target wrong = processor();
   wrong.cpu = "no such processor", wrong.triple = "no-such-machine";
-  Calibration failed = Calibrator(*worker.measurer, wrong).run(never);
+  Calibration failed = calibration_for(*worker.measurer, wrong)(never);
   EXPECT_NE(failed.error, "");
   EXPECT_TRUE(failed.times.empty());
 }

@@ -48,9 +48,15 @@ class FleetPrograms : public TuningDatabaseTest {
       if (finished.valid()) stop(SIGKILL);
     }
   };
-  std::unique_ptr<Machine> start_machine(const std::vector<std::string>& more = {},
+  // Others disturb it, so it is not calibrated.
+  std::unique_ptr<Machine> start_machine(std::vector<std::string> more = {},
                                          const std::vector<std::string>& environment = {}) const {
-    std::vector<std::string> words = {"measure", "--database", address_, "--uncalibrated", "--json"};
+    more.push_back("--uncalibrated");
+    return start_calibrated_machine(more, environment);
+  }
+  std::unique_ptr<Machine> start_calibrated_machine(const std::vector<std::string>& more = {},
+                                                    const std::vector<std::string>& environment = {}) const {
+    std::vector<std::string> words = {"measure", "--database", address_, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     auto machine = std::make_unique<Machine>();
     machine->finished = std::async(std::launch::async, [this, words, environment, machine = machine.get()] {

@@ -1,0 +1,51 @@
+#include "sampler/fleet/built_reference.h"
+
+#include "dsl/analysis/points.h"
+#include "dsl/base/text.h"
+#include "runtime/fleet/trial_queue.h"
+#include "sampler/search/device_checks.h"
+#include "sampler/search/sampled_reference.h"
+#include "sampler/search/trial.h"
+
+namespace tw {
+
+std::optional<BuiltReference> compile_reference(const Program& program, const Target& target, const Target& processor,
+                                                u64 seed, bool many_kernels, const std::function<bool()>& stop,
+                                                TrialFault& fault) {
+  BuiltReference made;
+  made.begin.tolerance = tolerance_of(program);
+  made.begin.seed = seed;
+  std::optional<SampledReference> sample;
+  if (points_of(program) > kReferencePoints) sample = sample_reference(program, seed, stop);
+  if (stop()) return std::nullopt;
+  if (sample) {
+    made.begin.reference.manifest.run = sample->arguments;
+    made.begin.samples = sample->samples;
+  } else {
+    Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(processor));
+    if (!compiler) return fault = {fault::kNoReference, to_string(compiler.rejected())}, std::nullopt;
+    BuiltKernel reference = build_reference(program, processor, *compiler);
+    if (!reference.kernel) {
+      fault = {fault::kNoReference, cat("the reference program cannot be compiled: ", reference.problem)};
+      return std::nullopt;
+    }
+    made.begin.reference = std::move(*reference.kernel);
+  }
+  if (many_kernels && is_device(target)) made.checks = device_checks(program, target, sample ? &*sample : nullptr);
+  return made;
+}
+
+TaskStart begin_built_task(Measurer& measurer, const BuiltReference& reference) {
+  const BeginTaskMessage& begin = reference.begin;
+  TaskStart start =
+      begin.samples[0].empty()
+          ? measurer.begin_task(begin.reference, begin.tolerance, begin.seed)
+          : measurer.begin_sampled_task({begin.reference.manifest.run, begin.samples}, begin.tolerance, begin.seed);
+  if (start.task < 0)
+    start.error = cat("the reference program cannot be run: ", start.error);
+  else if (!reference.checks.empty())
+    measurer.check_on_device(start.task, reference.checks);
+  return start;
+}
+
+}  // namespace tw
