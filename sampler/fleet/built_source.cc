@@ -79,7 +79,7 @@ std::unique_ptr<FleetTask> BuiltSource::read_task(const QueuedTrial& trial, cons
     fault = read_build(build, key_, kind, leased.id, leased.trial).fault;
     if (!fault.kind.empty()) return nullptr;
   }
-  std::optional<BuiltReference> reference = read_reference(*bytes, key_, kind, trial, fault);
+  std::optional<TaskReference> reference = read_reference(*bytes, key_, kind, trial, fault);
   if (!reference) return nullptr;
   if (reference->bytes > static_cast<double>(free_memory_bytes())) {
     fault = {fault::kRefused, cat("takes ", reference->bytes * 1e-9, " GB of memory to be measured, but ",
@@ -99,7 +99,7 @@ std::unique_ptr<FleetTask> BuiltSource::read_task(const QueuedTrial& trial, cons
 
 TaskStart BuiltSource::begin_task(FleetTask& task, const std::function<bool()>& stop) {
   (void)stop;  // the measurer asks for itself, see Measurer::stop_when
-  TaskStart start = begin_built_task(*task.measurer, *task.reference);
+  TaskStart start = begin_referenced_task(*task.measurer, *task.reference);
   if (start.task < 0) return start;
   task.reference.reset();  // the measurer has it
   return start;

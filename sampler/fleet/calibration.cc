@@ -34,7 +34,7 @@ std::string Calibrator::prepare(const std::function<bool()>& must_stop) {
   }
   while (tasks_.size() < kernels_.size() && !must_stop()) {
     const CalibrationKernel& kernel = kernels_[tasks_.size()];
-    TaskStart start = begin_built_task(measurer_, kernel.reference);
+    TaskStart start = begin_referenced_task(measurer_, kernel.reference);
     if (start.task < 0) return start.was_stopped ? "" : cat("the kernel `", kernel.name, "`: ", start.error);
     tasks_.push_back(start.task);
   }

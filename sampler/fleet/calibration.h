@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/fleet/machine_class.h"
-#include "sampler/fleet/built_reference.h"
+#include "sampler/search/task_reference.h"
 
 namespace tw {
 
@@ -25,7 +25,7 @@ using Calibrate = std::function<Calibration(const std::function<bool()>& must_st
 struct CalibrationKernel {
   std::string name;
   bool is_cold = false;  // it is timed with cold caches
-  BuiltReference reference;
+  TaskReference reference;
   Kernel kernel;
 };
 struct CalibrationKernels {

@@ -126,10 +126,10 @@ BuiltKernel build(const KernelText& kernel, const Program& program, const Target
   return loadable(build_kernel(state.program(), target, compiler), target);
 }
 
-// With its reference; or why it cannot be had.
-std::optional<CalibrationKernel> compile(const KernelText& text, const Target& target, const Target& processor,
-                                         LlvmCompiler& compiler, const std::function<bool()>& must_stop,
-                                         std::string& problem) {
+// With its reference, which another compiler makes; or why it cannot be had.
+std::optional<CalibrationKernel> compile(const KernelText& text, const Target& target, LlvmCompiler& compiler,
+                                         const Target& processor, LlvmCompiler& of_processor,
+                                         const std::function<bool()>& must_stop, std::string& problem) {
   std::optional<OwnedProgram> program = program_of(text, problem);
   if (!program) return std::nullopt;
   BuiltKernel built = build(text, program->program, target, compiler);
@@ -137,13 +137,10 @@ std::optional<CalibrationKernel> compile(const KernelText& text, const Target& t
     problem = cat("the kernel `", text.name, "` cannot be built: ", built.problem);
     return std::nullopt;
   }
-  TrialFault fault;
-  std::optional<BuiltReference> reference = compile_reference(program->program, target, processor, kSeed,
-                                                              /*many_kernels=*/false, must_stop, fault);
-  if (!reference) {
-    if (!fault.message.empty()) problem = cat("the kernel `", text.name, "`: ", fault.message);
-    return std::nullopt;
-  }
+  std::optional<TaskReference> reference =
+      make_reference(program->program, target, processor, of_processor, {.seed = kSeed}, must_stop, problem);
+  if (!reference && !problem.empty()) problem = cat("the kernel `", text.name, "`: ", problem);
+  if (!reference) return std::nullopt;
   // Machine code for another architecture takes another time.
   std::string name = target.kind == TargetKind::Cuda ? cat(text.name, " ", target.arch) : text.name;
   return CalibrationKernel{std::move(name), text.timing == Timing::Cold, std::move(*reference),
@@ -154,11 +151,15 @@ std::optional<CalibrationKernel> compile(const KernelText& text, const Target& t
 
 CalibrationKernels compile_calibration(const Target& target, const Target& processor,
                                        const std::function<bool()>& must_stop) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
-  if (!compiler) return {.kernels = {}, .problem = to_string(compiler.rejected())};
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target)),
+                       of_processor = LlvmCompiler::create(codegen_target(processor));
+  for (const Result<LlvmCompiler>* each : {&compiler, &of_processor}) {
+    if (!*each) return {.kernels = {}, .problem = to_string(each->rejected())};
+  }
   CalibrationKernels made;
   for (const KernelText& text : kernels_for(target)) {
-    std::optional<CalibrationKernel> kernel = compile(text, target, processor, *compiler, must_stop, made.problem);
+    std::optional<CalibrationKernel> kernel =
+        compile(text, target, *compiler, processor, *of_processor, must_stop, made.problem);
     if (!kernel) return {.kernels = {}, .problem = std::move(made.problem)};
     made.kernels.push_back(std::move(*kernel));
   }

@@ -12,8 +12,8 @@
 #include "runtime/fleet/trial_queue.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/database.h"
-#include "sampler/fleet/built_reference.h"
 #include "sampler/search/measure_trial.h"
+#include "sampler/search/task_reference.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
@@ -22,8 +22,8 @@ struct FleetTask {
   std::string workload, target_text;
   bool is_cold = false;
   u64 seed = 0;
-  OwnedProgram program;                     // unscheduled; none where a builder compiles
-  std::optional<BuiltReference> reference;  // of a builder, until the task is open
+  OwnedProgram program;                    // unscheduled; none where a builder compiles
+  std::optional<TaskReference> reference;  // of a builder, until the task is open
   Target target;
   std::string host, machine;  // what times are taken on, Record::host and machine_of it
   Measurer* measurer = nullptr;
@@ -43,6 +43,12 @@ struct FleetTask {
   }
   // Kernels with several threads take the cores that compiling needs.
   bool needs_all_cores() const { return target.threads > 1 || target.kind == TargetKind::OpenCl; }
+};
+
+// Why a trial cannot be measured here: a fault of the queue.
+struct TrialFault {
+  std::string_view kind;  // "" = none
+  std::string message;
 };
 
 // Trials of one task (FleetTask::is_of), from the first one on.

@@ -167,7 +167,7 @@ BuiltFleetTrial read_built_record(const SignedBytes& bytes, const CheckingKey& k
 }
 
 SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const QueuedTrial& trial,
-                           const BuiltReference& reference) {
+                           const TaskReference& reference) {
   std::vector<std::string> fields = values_of(purposes_of(kind, trial));
   for (std::string field : {encode(reference.begin), encode(reference.checks), number_bytes(reference.points),
                             number_bytes(reference.bytes), number_bytes(reference.least_flops)})
@@ -175,11 +175,11 @@ SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const
   return signed_by(key, fields);
 }
 
-std::optional<BuiltReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
-                                             const QueuedTrial& trial, TrialFault& fault) {
+std::optional<TaskReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
+                                            const QueuedTrial& trial, TrialFault& fault) {
   std::string why;
   std::vector<std::string> fields = checked_fields(bytes, key, purposes_of(kind, trial), 5, why);
-  BuiltReference reference;
+  TaskReference reference;
   bool is_good = why.empty() && decode(fields[0], reference.begin) && decode(fields[1], reference.checks) &&
                  read_number(fields[2], reference.points) && read_number(fields[3], reference.bytes) &&
                  read_number(fields[4], reference.least_flops);

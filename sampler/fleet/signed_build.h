@@ -32,10 +32,10 @@ BuiltFleetTrial read_built_record(const SignedBytes& bytes, const CheckingKey& k
                                   const QueuedTrial& trial);
 
 SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const QueuedTrial& trial,
-                           const BuiltReference& reference);
+                           const TaskReference& reference);
 // The same for the reference of the trial's task.
-std::optional<BuiltReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
-                                             const QueuedTrial& trial, TrialFault& fault);
+std::optional<TaskReference> read_reference(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind,
+                                            const QueuedTrial& trial, TrialFault& fault);
 
 // `target`: what is calibrated.
 SignedBytes sign_calibration(const SigningKey& key, const std::string& kind, const std::string& target,

@@ -233,11 +233,15 @@ std::optional<TrialBuilder::OpenTask> TrialBuilder::open_task(const TakenBuild& 
   if (failures_ == kMostFailures) fail(opened.fault.message);
   if (is_database_lost) return std::nullopt;
   if (!task) return opened;
-  std::optional<BuiltReference> made =
-      compile_reference(task->program.program, task->target, *target_of(wanted->processor), task->seed,
-                        /*many_kernels=*/true, waiting_.must_stop, opened.fault);
+  const Target processor = *target_of(wanted->processor);
+  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(processor));
+  std::string problem = compiler ? "" : to_string(compiler.rejected());
+  std::optional<TaskReference> made;
+  if (compiler)
+    made = make_reference(task->program.program, task->target, processor, *compiler,
+                          {.seed = task->seed, .many_kernels = true}, waiting_.must_stop, problem);
   if (waiting_.must_stop()) return std::nullopt;
-  if (!made) return opened;
+  if (!made) return opened.fault = {fault::kNoReference, problem}, std::move(opened);
   made->points = task->points, made->bytes = task->bytes, made->least_flops = task->least_flops;
   SignedBytes bytes = sign_reference(key_, first.kind, first.what, *made);
   if (bytes.content.size() > kLongestBuiltTask) {

@@ -8,6 +8,7 @@
 #include "runtime/measure/machine_memory.h"
 #include "runtime/measure/measurer.h"
 #include "sampler/search/sampled_reference.h"
+#include "sampler/search/task_reference.h"
 #include "sampler/search/trial.h"
 
 namespace tw {

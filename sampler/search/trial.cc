@@ -14,7 +14,7 @@
 #include "dsl/passes/widen.h"
 #include "sampler/search/device_checks.h"
 #include "sampler/search/reference.h"
-#include "sampler/search/sampled_reference.h"
+#include "sampler/search/task_reference.h"
 
 namespace tw {
 namespace {
@@ -125,24 +125,13 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
                             u64 seed, const std::function<bool()>& stop, bool many_kernels) {
-  TaskStart start;
-  std::optional<SampledReference> sample;
-  if (points_of(program) > kReferencePoints && measurer.takes_samples()) sample = sample_reference(program, seed, stop);
-  if (sample) {
-    start = measurer.begin_sampled_task(*sample, tolerance_of(program), seed);
-  } else if (stop && stop()) {
-    start.was_stopped = true;
-  } else {
-    BuiltKernel reference = build_reference(program, target, compiler);
-    if (!reference.kernel)
-      return {.status = MeasureStatus::BuildError,
-              .error = cat("the reference program cannot be compiled: ", reference.problem)};
-    start = measurer.begin_task(*reference.kernel, tolerance_of(program), seed);
-  }
-  if (start.task >= 0 && many_kernels && is_device(target))
-    measurer.check_on_device(start.task, device_checks(program, target, sample ? &*sample : nullptr));
-  if (start.task < 0) start.error = cat("the reference program cannot be run: ", start.error);
-  return start;
+  const ReferenceOptions options{.seed = seed, .may_sample = measurer.takes_samples(), .many_kernels = many_kernels};
+  std::string problem;
+  const Target& processor = is_device(target) ? host_target() : target;
+  std::optional<TaskReference> reference = make_reference(program, target, processor, compiler, options, stop, problem);
+  if (reference) return begin_referenced_task(measurer, *reference);
+  if (problem.empty()) return {.was_stopped = true};
+  return {.status = MeasureStatus::BuildError, .error = problem};
 }
 
 Program judged_program(Arena& arena, const Program& program) {

@@ -45,7 +45,6 @@ BuiltKernel build_reference(const Program& program, const Target& target, LlvmCo
 // points than these, and where the measurer takes them, with a sample of the results (sampled_reference.h). Once `stop`
 // is true it ends within a moment. `many_kernels`: many will be measured, so that a device gets kernels that compare
 // results there (device_checks.h). On failure the error is a sentence about the reference.
-inline constexpr double kReferencePoints = 1.5e9;  // a few seconds of one core
 TaskStart begin_judged_task(Measurer& measurer, const Program& program, const Target& target, LlvmCompiler& compiler,
                             u64 seed, const std::function<bool()>& stop = {}, bool many_kernels = false);
 

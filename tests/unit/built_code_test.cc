@@ -244,7 +244,7 @@ TEST_F(BuiltCode, ASignatureHoldsForOneTrialAlone) {
   TrialFault fault;
   EXPECT_FALSE(read_reference(bytes, checking_key(), kind(), trial, fault)) << "a kernel is no reference";
   EXPECT_EQ(fault.kind, fault::kNotSigned);
-  BuiltReference reference{.points = 3, .bytes = 4, .least_flops = 5};
+  TaskReference reference{.points = 3, .bytes = 4, .least_flops = 5};
   SignedBytes task = sign_reference(signing_key(), kind(), trial, reference);
   ASSERT_TRUE(read_reference(task, checking_key(), kind(), trial, fault));
   EXPECT_EQ(read_reference(task, checking_key(), kind(), trial, fault)->bytes, 4);
