@@ -10,7 +10,8 @@
 
 namespace tw {
 
-// Why the code of a processor's target does not run here, in one sentence; "" if it does.
+// Why the code of a processor's target does not run on such a machine, in one sentence; "" if it does. And on this one.
+std::string why_not_on(const Target& host, const Target& target);
 std::string why_not_this_processor(const Target& target);
 
 class MachineTargets {
