@@ -1,7 +1,8 @@
 #include "backends/cpu_table.h"
 
+#include <cstdio>
+
 #include "dsl/base/check.h"
-#include "dsl/base/text.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -192,7 +193,12 @@ std::optional<ArmLevel> arm_level(std::string_view name) {
 std::string host_model() {
 #if defined(__aarch64__)
   if (std::string name = name_by_identification(); !name.empty()) return name;
-  if (const u64 value = identification()) return cat("aarch64 processor ", implementer(value), "-", part_number(value));
+  if (const u64 value = identification()) {
+    char text[48];
+    std::snprintf(text, sizeof text, "aarch64 processor 0x%02x-0x%03x", static_cast<unsigned>(implementer(value)),
+                  static_cast<unsigned>(part_number(value)));
+    return text;
+  }
 #endif
   return "";
 }

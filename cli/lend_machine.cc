@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "backends/cpu_table.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
@@ -17,6 +16,7 @@
 #include "runtime/fleet/metrics_server.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/store/postgres_address.h"
+#include "sampler/fleet/machine_targets.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/other_cores.h"
 
@@ -35,13 +35,6 @@ std::string devices_of_machine() {
   return text;
 }
 
-// The processor, with a triple where others would take it for one of theirs.
-std::string processor_of_machine() {
-  Target target = host_target();
-  if (const std::string family = architecture(target.triple); family != "x86_64") target.triple = family + "-linux-gnu";
-  return to_string(target);
-}
-
 // The clock class: what the cores reach under load, to 100 MHz.
 i64 clock_mhz() { return 100 * std::llround(measure_clock() * 1e-8); }
 
@@ -54,7 +47,7 @@ MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<Kern
           .announced = {.name = options.name.empty() ? name_of_process() : options.name,
                         .host = host_description(),
                         .version = TW_VERSION,
-                        .targets = cat(processor_of_machine(), devices.empty() ? "" : "\n", devices),
+                        .targets = cat(to_string(processor_for_others()), devices.empty() ? "" : "\n", devices),
                         .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE),
                         .clock_mhz = clock_mhz(),
                         .drivers = devices},

@@ -42,6 +42,12 @@ bool asks_for_more(const std::string& features, const std::string& of_host) {
 
 }  // namespace
 
+Target processor_for_others() {
+  Target target = host_target();
+  if (const std::string family = architecture(target.triple); family != "x86_64") target.triple = family + "-linux-gnu";
+  return target;
+}
+
 std::string why_not_on(const Target& host, const Target& target) {
   if (!is_same_system(host, target)) return cat("code for ", target.triple, " does not run here");
   if (!runs_code_for(host, target)) return cat("code for ", target.cpu, " may not run on ", host.cpu);

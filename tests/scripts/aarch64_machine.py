@@ -132,9 +132,9 @@ class Trial:
         return self.start("builder", [self.options.tracewright, "measure", "--database", self.address, "--build-for", TARGET, "--key",
                                       "builder.key", "--json"])
 
-    def start_machine(self, worker):
+    def start_machine(self, worker, *more):
         return self.start(worker + "_machine", [*self.qemu, f"{self.programs}/tracewright-measure", "--database", self.address,
-                                                "--built-with", "builder.pub", "--uncalibrated", "--name", worker, "--json"],
+                                                "--built-with", "builder.pub", "--name", worker, "--json", *more],
                           {"TRACEWRIGHT_WORKER": f"{self.folder}/{worker}"})
 
     def stop(self, process, name):
@@ -163,7 +163,7 @@ class Trial:
 
     def confined(self):
         """Without leave no kernel runs where there is no seccomp."""
-        machine = self.start_machine("confined_worker")
+        machine = self.start_machine("confined_worker", "--uncalibrated")
         tuned = self.tune(ARM, 2, 40)
         report = self.stop(machine, "confined_worker_machine")
         self.check(report.get("good") == 0, f"kernels ran without seccomp: {report}")
@@ -187,6 +187,7 @@ class Trial:
         for task in result["tasks"]:
             say(f"  {task['name']}: {task['best_us']:.1f} us in the emulator, record {task['record']}")
             self.check(task["best_us"] > 0, f"{task['name']} has no best kernel")
+        self.check(report.get("calibrations", 0) > 0, "the machine was not calibrated")
         self.check(len(result["tasks"]) == 3, "not all tasks are there")
         self.check(result["faults"] == 0, f"{result['faults']} faults")
         self.check(report.get("good", 0) > 0 and report.get("faults") == 0, f"the machine says {report}")
