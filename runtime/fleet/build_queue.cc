@@ -1,5 +1,7 @@
 #include "runtime/fleet/build_queue.h"
 
+#include <cstdlib>
+
 #include "dsl/base/text.h"
 #include "runtime/fleet/build_sql.h"
 #include "runtime/fleet/queue_answers.h"
@@ -8,6 +10,9 @@
 
 namespace tw {
 namespace {
+
+// See BuildPurpose::text().
+constexpr std::string_view kCalibration = "calibration of ", kRecord = "record ", kOfRecord = " for ";
 
 DatabaseResult<bool> has_changed(DatabaseResult<PostgresRows> rows) {
   if (!rows) return rows.failure();
@@ -26,8 +31,16 @@ std::string BuildKind::text() const {
   return cat("tracewright ", version, ", key ", key, ", references for ", processor);
 }
 
-QueuedTrial calibration_task(const std::string& target) {
-  return {.workload = std::string(32, '0'), .target = cat(kCalibrationOf, target)};
+std::string BuildPurpose::text() const {
+  if (sort == Sort::Calibration) return cat(kCalibration, target);
+  return sort == Sort::Record ? cat(kRecord, record, kOfRecord, target) : target;
+}
+
+BuildPurpose BuildPurpose::parse(const std::string& text) {
+  if (text.starts_with(kCalibration)) return {Sort::Calibration, text.substr(kCalibration.size())};
+  const std::size_t at = text.find(kOfRecord);
+  if (!text.starts_with(kRecord) || at == std::string::npos) return {Sort::Trials, text};
+  return {Sort::Record, text.substr(at + kOfRecord.size()), std::atoll(text.c_str() + kRecord.size())};
 }
 
 // ---- machines
@@ -82,6 +95,15 @@ DatabaseResult<std::vector<WantedBuild>> BuildQueue::wanted() {
   std::vector<WantedBuild> wanted;
   for (int i = 0; i < rows->size(); ++i) wanted.push_back({(*rows)[i].text(0), (*rows)[i].text(1), (*rows)[i].text(2)});
   return wanted;
+}
+
+DatabaseResult<std::optional<QueuedTrial>> BuildQueue::trial_of_record(i64 record, const std::string& target) {
+  auto rows = connection_.run(build_sql::kTrialOfRecord, {record, target});
+  if (!rows) return rows.failure();
+  if (rows->empty()) return std::optional<QueuedTrial>();
+  PostgresRow row = (*rows)[0];
+  return std::optional(
+      QueuedTrial{.workload = row.text(0), .target = target, .program = row.text(1), .trace = row.text(2)});
 }
 
 DatabaseStatus BuildQueue::offer(i64 builder, const std::vector<WantedBuild>& wanted) {

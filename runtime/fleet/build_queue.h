@@ -37,9 +37,22 @@ struct WantedBuild {
   std::string processor;  // target of the reference: `target` itself, or for a device the machine's processor
   bool operator==(const WantedBuild&) const = default;
 };
-// The kernels of a machine's calibration are wanted, and stored by store_task(), as a target and a task of their own.
-inline constexpr std::string_view kCalibrationOf = "calibration of ";  // and the target
-QueuedTrial calibration_task(const std::string& target);
+// What a WantedBuild is for, as its `target` says.
+struct BuildPurpose {
+  enum class Sort : u8 {
+    Trials,       // the code of all trials for a target
+    Calibration,  // the kernels of a machine's calibration
+    Record        // the kernel of a record, the best one that a tuner knows
+  };
+  Sort sort = Sort::Trials;
+  std::string target;
+  i64 record = 0;
+  std::string text() const;
+  static BuildPurpose parse(const std::string& text);
+  bool operator==(const BuildPurpose&) const = default;
+  // Under which task_of() and store_task() know what is not of a trial.
+  QueuedTrial task() const { return {.workload = std::string(32, '0'), .target = text()}; }
+};
 
 // What a builder made of a trial or a task, and its signature.
 struct SignedBytes {
@@ -89,6 +102,9 @@ class BuildQueue {
   // Gives the builder an id. Removes builders and tasks that nobody has used for a week.
   DatabaseResult<i64> add_builder(const FleetBuilder& builder);
   DatabaseResult<std::vector<WantedBuild>> wanted();
+  // A trial for `target` with the program and the trace of a record, which some tuner told a machine as the best one
+  // that it knows. nullopt: none does just now.
+  DatabaseResult<std::optional<QueuedTrial>> trial_of_record(i64 record, const std::string& target);
   // Tells machines that this builder builds these.
   DatabaseStatus offer(i64 builder, const std::vector<WantedBuild>& wanted);
   // At most `most` trials that nobody has built, oldest first.

@@ -85,6 +85,10 @@ select distinct w.target, w.kind, w.processor from tracewright_fleet.builds_want
 join tracewright_fleet.machines m on m.id = w.machine
 where not m.is_gone and m.heartbeat >= clock_timestamp() - make_interval(secs => $1::bigint)
 order by w.target, w.kind)";
+// $1: a record that is the incumbent of a leased trial, $2: target.
+inline constexpr const char* kTrialOfRecord = R"(
+select t.workload, i.program, i.trace from tracewright_fleet.incumbents i
+join tracewright_fleet.trials t on t.id = i.trial where i.record = $1 and t.target = $2 limit 1)";
 // $2, $3: targets and kinds, one behind the other.
 inline constexpr const char* kOffer = R"(
 with offered as (

@@ -17,22 +17,20 @@ std::optional<Target> target_of(const std::string& text) {
 
 }  // namespace
 
-WantedBuild BuiltSource::wanted(const std::string& text) const {
-  std::optional<Target> target = target_of(text);
-  std::string processor = target && is_device(*target) ? to_string(processor_for_others()) : text;
-  return {text, BuildKind{TW_VERSION, processor, key_.name()}.text(), processor};
+WantedBuild BuiltSource::wanted(const BuildPurpose& purpose) const {
+  std::optional<Target> target = target_of(purpose.target);
+  std::string processor = target && is_device(*target) ? to_string(processor_for_others()) : purpose.target;
+  return {purpose.text(), BuildKind{TW_VERSION, processor, key_.name()}.text(), processor};
 }
 
-WantedBuild BuiltSource::wanted_calibration(const std::string& target) const {
-  WantedBuild calibration = wanted(target);
-  calibration.target = calibration_task(target).target;
-  return calibration;
-}
-
-DatabaseStatus BuiltSource::want(BuildQueue& builds, i64 machine, std::vector<WantedBuild> wanted) {
-  if (wanted_by_ == machine && wanted == wanted_) return Done{};
-  if (auto told = builds.want(machine, wanted); !told) return told;
-  wanted_by_ = machine, wanted_ = std::move(wanted);
+// Tells the database what this machine wants, if that has changed.
+DatabaseStatus BuiltSource::want(BuildQueue& builds, i64 machine) {
+  std::vector<WantedBuild> all;
+  for (const std::string& target : targets_) all.push_back(wanted({.target = target}));
+  for (const BuildPurpose& purpose : missing_) all.push_back(wanted(purpose));
+  if (told_by_ == machine && told_ == all) return Done{};
+  if (auto told = builds.want(machine, all); !told) return told;
+  told_by_ = machine, told_ = std::move(all);
   return Done{};
 }
 
@@ -40,24 +38,30 @@ DatabaseResult<std::vector<LeasedTrial>> BuiltSource::lease(TrialQueue& queue, i
                                                             const std::vector<MeasuredTarget>& targets, int most) {
   BuildQueue builds(queue);
   builds_.clear();
-  std::vector<WantedBuild> wanted;
+  targets_.clear();
   std::vector<std::string> kinds;
-  for (const MeasuredTarget& target : targets) wanted.push_back(this->wanted(target.target));
-  for (const WantedBuild& one : wanted) kinds.push_back(one.kind);
-  for (const std::string& target : calibrations_) wanted.push_back(wanted_calibration(target));
-  if (auto told = want(builds, machine, wanted); !told) return told.failure();
-  auto with_builder = builds.with_builder(wanted);
+  std::vector<WantedBuild> of_trials;
+  for (const MeasuredTarget& target : targets) {
+    targets_.push_back(target.target);
+    of_trials.push_back(wanted({.target = target.target}));
+    kinds.push_back(of_trials.back().kind);
+  }
+  std::erase_if(missing_, [&](const BuildPurpose& purpose) {
+    return purpose.sort == BuildPurpose::Sort::Record && std::ranges::count(targets_, purpose.target) == 0;
+  });
+  if (auto told = want(builds, machine); !told) return told.failure();
+  auto with_builder = builds.with_builder(of_trials);
   if (!with_builder) return with_builder.failure();
   std::vector<MeasuredTarget> offered;
   for (const MeasuredTarget& target : targets) {
     if (std::ranges::count(*with_builder, target.target) > 0) offered.push_back(target);
   }
-  if (auto told = queue.offer(offered); !told) return told.failure();
   if (offered.empty()) return std::vector<LeasedTrial>();
+  if (auto told = queue.offer(offered); !told) return told.failure();
   auto leased = queue.lease(machine, targets, most, kinds);
   if (!leased) return leased;
   for (const LeasedTrial& trial : *leased) {
-    auto build = builds.build_of(trial.id, this->wanted(trial.trial.target).kind);
+    auto build = builds.build_of(trial.id, kind_for(trial.trial.target));
     if (!build) return build.failure();
     builds_.emplace_back(trial, std::move(*build));
   }
@@ -66,7 +70,7 @@ DatabaseResult<std::vector<LeasedTrial>> BuiltSource::lease(TrialQueue& queue, i
 
 std::unique_ptr<FleetTask> BuiltSource::read_task(const QueuedTrial& trial, const MeasuredTarget& target,
                                                   const FleetAccess& access, TrialFault& fault) {
-  const std::string kind = wanted(trial.target).kind;
+  const std::string kind = kind_for(trial.target);
   auto bytes = access.queue.call<SignedBytes>(
       access.waiting, [&](TrialQueue& queue) { return BuildQueue(queue).task_of(trial, kind); });
   if (!bytes) return nullptr;
@@ -104,15 +108,32 @@ TaskStart BuiltSource::begin_task(FleetTask& task, const std::function<bool()>& 
 
 DatabaseResult<Calibrate> BuiltSource::calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,
                                                  std::string& problem) {
-  const std::string text = to_string(target), kind = wanted(text).kind;
-  auto bytes = BuildQueue(queue).task_of(calibration_task(text), kind);
+  const BuildPurpose purpose{BuildPurpose::Sort::Calibration, to_string(target)};
+  const std::string kind = kind_for(purpose.target);
+  auto bytes = BuildQueue(queue).task_of(purpose.task(), kind);
   if (!bytes) return bytes.failure();
   CalibrationKernels kernels;
-  if (!bytes->empty()) kernels = read_calibration(*bytes, key_, kind, text);
+  if (!bytes->empty()) kernels = read_calibration(*bytes, key_, kind, purpose.target);
   problem = kernels.problem;
-  std::erase(calibrations_, text);
-  if (kernels.kernels.empty()) return calibrations_.push_back(text), Calibrate();
+  std::erase(missing_, purpose);
+  if (kernels.kernels.empty()) return missing_.push_back(purpose), Calibrate();
   return calibration_with(measurer, target, [kernels](const std::function<bool()>&) { return kernels; });
+}
+
+DatabaseStatus BuiltSource::take_incumbent(TrialQueue& queue, FleetTask& task, const IncumbentRecord& record) {
+  const BuildPurpose purpose{BuildPurpose::Sort::Record, task.target_text, record.id};
+  std::erase(missing_, purpose);
+  if (!is_better_incumbent(task, record)) return Done{};
+  const std::string kind = kind_for(task.target_text);
+  BuildQueue builds(queue);
+  auto bytes = builds.task_of(purpose.task(), kind);
+  if (!bytes) return bytes.failure();
+  if (bytes->empty()) return missing_.push_back(purpose), want(builds, told_by_);
+  QueuedTrial trial{
+      .workload = task.workload, .target = task.target_text, .program = record.program, .trace = record.trace};
+  BuiltFleetTrial made = read_built_record(*bytes, key_, kind, record.id, trial);
+  if (made.built.kernel) set_incumbent(task, record, std::move(*made.built.kernel));
+  return Done{};
 }
 
 DatabaseStatus BuiltSource::read_new_records(FleetTask& task, Database& database) {
@@ -120,7 +141,7 @@ DatabaseStatus BuiltSource::read_new_records(FleetTask& task, Database& database
 }
 
 BuiltFleetTrial BuiltSource::build(const FleetTask& task, const LeasedTrial& trial) {
-  const std::string kind = wanted(task.target_text).kind;
+  const std::string kind = kind_for(task.target_text);
   auto is_of = [&](const auto& build) { return build.first.id == trial.id && build.first.lease == trial.lease; };
   auto found = std::ranges::find_if(builds_, is_of);
   return read_build(found == builds_.end() ? SignedBytes() : found->second, key_, kind, trial.id, trial.trial);

@@ -20,22 +20,23 @@ class BuiltSource final : public KernelSource {
   std::unique_ptr<FleetTask> read_task(const QueuedTrial& trial, const MeasuredTarget& target,
                                        const FleetAccess& access, TrialFault& fault) override;
   TaskStart begin_task(FleetTask& task, const std::function<bool()>& stop) override;
-  // Kernels of others cannot be compiled again: a machine times its candidates in turn with its own best one.
   DatabaseStatus read_new_records(FleetTask& task, Database& database) override;
-  void take_incumbent(FleetTask&, const IncumbentRecord&) override {}
+  // Asks a builder for the kernel, which is there for one of the next leases.
+  DatabaseStatus take_incumbent(TrialQueue& queue, FleetTask& task, const IncumbentRecord& record) override;
   DatabaseResult<Calibrate> calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,
                                       std::string& problem) override;
   BuiltFleetTrial build(const FleetTask& task, const LeasedTrial& trial) override;
 
  private:
-  WantedBuild wanted(const std::string& target) const;
-  WantedBuild wanted_calibration(const std::string& target) const;
-  DatabaseStatus want(BuildQueue& builds, i64 machine, std::vector<WantedBuild> wanted);
+  WantedBuild wanted(const BuildPurpose& purpose) const;
+  std::string kind_for(const std::string& target) const { return wanted({.target = target}).kind; }
+  DatabaseStatus want(BuildQueue& builds, i64 machine);
 
   CheckingKey key_;
-  std::vector<WantedBuild> wanted_;                          // that the database was told
-  std::vector<std::string> calibrations_;                    // targets whose kernels are not there yet
-  i64 wanted_by_ = 0;                                        // machine
+  std::vector<std::string> targets_;                         // that this machine measures for
+  std::vector<BuildPurpose> missing_;                        // calibrations and records whose kernels are not there yet
+  std::vector<WantedBuild> told_;                            // that the database was told
+  i64 told_by_ = 0;                                          // machine
   std::vector<std::pair<LeasedTrial, SignedBytes>> builds_;  // of the last lease
 };
 

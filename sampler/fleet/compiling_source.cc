@@ -31,7 +31,10 @@ class CompilingSource final : public KernelSource {
     return tw::read_new_records(task, database);
   }
 
-  void take_incumbent(FleetTask& task, const IncumbentRecord& record) override { tw::take_incumbent(task, record); }
+  DatabaseStatus take_incumbent(TrialQueue&, FleetTask& task, const IncumbentRecord& record) override {
+    tw::take_incumbent(task, record);
+    return Done{};
+  }
 
   DatabaseResult<Calibrate> calibrate(TrialQueue&, Measurer& measurer, const Target& target, std::string&) override {
     return calibration_with(measurer, target, [target](const std::function<bool()>& must_stop) {

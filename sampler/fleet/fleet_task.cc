@@ -102,16 +102,22 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database) {
   return read;
 }
 
-void take_incumbent(FleetTask& task, const IncumbentRecord& record) {
-  bool is_known = record.id <= task.last_record || record.id == task.last_own;
-  if (is_known || record.trace.empty() || record.seconds <= 0 || record.seconds >= task.incumbent_seconds ||
-      machine_of(record.host) != task.machine)
-    return;
-  std::optional<Kernel> kernel = kernel_of(task, record.trace, record.program);
-  if (!kernel) return;
-  task.incumbent = std::move(*kernel);
+bool is_better_incumbent(const FleetTask& task, const IncumbentRecord& record) {
+  return !record.trace.empty() && record.seconds > 0 && record.seconds < task.incumbent_seconds &&
+         machine_of(record.host) == task.machine;
+}
+
+void set_incumbent(FleetTask& task, const IncumbentRecord& record, Kernel kernel) {
+  task.incumbent = std::move(kernel);
   task.incumbent_seconds = record.seconds;
   task.best = std::min(task.best, record.seconds);
+}
+
+void take_incumbent(FleetTask& task, const IncumbentRecord& record) {
+  bool is_known = record.id <= task.last_record || record.id == task.last_own;
+  if (is_known || !is_better_incumbent(task, record)) return;
+  if (std::optional<Kernel> kernel = kernel_of(task, record.trace, record.program))
+    set_incumbent(task, record, std::move(*kernel));
 }
 
 BuiltFleetTrial build_fleet_trial(const FleetTask& task, const QueuedTrial& trial, LlvmCompiler& compiler) {

@@ -61,9 +61,11 @@ DatabaseStatus note_new_records(FleetTask& task, Database& database, const std::
 // The same; a better kernel than the incumbent becomes the incumbent.
 DatabaseStatus read_new_records(FleetTask& task, Database& database);
 
-// Takes the best kernel that a tuner knows as the incumbent, if it is faster than the one that is known here and of a
-// machine of this class. So a machine whose role reads no records times its candidates in turn with the best of all,
-// too. One that cannot be replayed is left out.
+// Is the best kernel that a tuner knows faster than the one that is known here, and of a machine of this class?
+bool is_better_incumbent(const FleetTask& task, const IncumbentRecord& record);
+void set_incumbent(FleetTask& task, const IncumbentRecord& record, Kernel kernel);
+// Takes the best kernel that a tuner knows as the incumbent, if it is better. So a machine whose role reads no records
+// times its candidates in turn with the best of all, too. One that cannot be replayed is left out.
 void take_incumbent(FleetTask& task, const IncumbentRecord& record);
 
 // A trial that was replayed, and compiled unless there is a fault.

@@ -35,7 +35,7 @@ class KernelSource {
   // What others have stored of the task since the last time, where this role may read it.
   virtual DatabaseStatus read_new_records(FleetTask& task, Database& database) = 0;
   // The best kernel that the tuner of a trial knows, if this source can make it and does not know a better one.
-  virtual void take_incumbent(FleetTask& task, const IncumbentRecord& record) = 0;
+  virtual DatabaseStatus take_incumbent(TrialQueue& queue, FleetTask& task, const IncumbentRecord& record) = 0;
   // What calibrates this machine for a target. Empty: its kernels are not there yet, or there is a problem with them;
   // the next lease() asks for them.
   virtual DatabaseResult<Calibrate> calibrate(TrialQueue& queue, Measurer& measurer, const Target& target,

@@ -259,10 +259,12 @@ bool MeasuringMachine::measure_group(std::span<const LeasedTrial> trials, std::u
   if (!task) return std::ranges::all_of(trials, [&](const LeasedTrial& t) { return end_with_fault(t, fault); });
   if (DatabaseStatus read = options_.kernels->read_new_records(*task, *database_); !read)
     return open_database_again(read.error());
-  auto told = queue_->call<std::optional<IncumbentRecord>>(
-      waiting_, [&](TrialQueue& queue) { return queue.incumbent(trials[0]); });
-  if (!told) return false;
-  if (*told) options_.kernels->take_incumbent(*task, **told);
+  auto taken = queue_->call<Done>(waiting_, [&](TrialQueue& queue) -> DatabaseStatus {
+    auto told = queue.incumbent(trials[0]);
+    if (!told) return told.failure();
+    return *told ? options_.kernels->take_incumbent(queue, *task, **told) : Done{};
+  });
+  if (!taken) return false;
   failures_ = 0;
   if (!task->may_read && !ask_for_results(*task, trials)) return false;
   if (!builds) builds = begin_builds(*task, trials);

@@ -9,9 +9,14 @@ namespace tw {
 namespace {
 
 // The first field of what is signed: a signature of one sort is none of the other.
-constexpr const char *kTrialLabel = "tracewright: the kernel of a trial, 1",
-                     *kTaskLabel = "tracewright: the reference of a task, 1",
+constexpr const char *kTaskLabel = "tracewright: the reference of a task, 1",
                      *kCalibrationLabel = "tracewright: the kernels of a calibration, 1";
+// The same of a kernel, and what its number is of.
+struct KernelSort {
+  const char *label, *name;
+};
+constexpr KernelSort kOfTrial = {"tracewright: the kernel of a trial, 1", "trial"},
+                     kOfRecord = {"tracewright: the kernel of a record, 1", "record"};
 
 template <class Number>
 std::string number_bytes(const Number& number) {
@@ -53,8 +58,8 @@ struct Purpose {
   const char* name;
   std::string value;
 };
-std::vector<Purpose> purposes_of(const std::string& kind, i64 id, const QueuedTrial& trial) {
-  return {{"sort", kTrialLabel},        {"kind", kind},           {"trial", std::to_string(id)},
+std::vector<Purpose> purposes_of(const KernelSort& sort, const std::string& kind, i64 id, const QueuedTrial& trial) {
+  return {{"sort", sort.label},         {"kind", kind},           {sort.name, std::to_string(id)},
           {"workload", trial.workload}, {"target", trial.target}, {"program", trial.program},
           {"trace", trial.trace}};
 }
@@ -110,22 +115,18 @@ std::string_view known_fault(const std::string& kind) {
   return fault::kRefused;
 }
 
-}  // namespace
-
-SignedBytes sign_build(const SigningKey& key, const std::string& kind, i64 id, const QueuedTrial& trial,
-                       const BuiltFleetTrial& built) {
-  std::vector<std::string> fields = values_of(purposes_of(kind, id, trial));
+SignedBytes sign_kernel(const SigningKey& key, const std::vector<Purpose>& purposes, const BuiltFleetTrial& built) {
+  std::vector<std::string> fields = values_of(purposes);
   for (std::string field : {std::string(built.fault.kind), built.fault.message, built.built.problem,
                             to_hex(built.object), built.built.kernel ? encode(*built.built.kernel) : std::string()})
     fields.push_back(std::move(field));
   return signed_by(key, fields);
 }
 
-BuiltFleetTrial read_build(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind, i64 id,
-                           const QueuedTrial& trial) {
+BuiltFleetTrial read_kernel(const SignedBytes& bytes, const CheckingKey& key, const std::vector<Purpose>& purposes) {
   BuiltFleetTrial made;
   std::string why;
-  std::vector<std::string> fields = checked_fields(bytes, key, purposes_of(kind, id, trial), 5, why);
+  std::vector<std::string> fields = checked_fields(bytes, key, purposes, 5, why);
   if (!why.empty()) {
     made.fault = {fault::kNotSigned, cat("built code is not run: ", why)};
     return made;
@@ -141,6 +142,28 @@ BuiltFleetTrial read_build(const SignedBytes& bytes, const CheckingKey& key, con
   }
   made.built.kernel = std::move(kernel);
   return made;
+}
+
+}  // namespace
+
+SignedBytes sign_build(const SigningKey& key, const std::string& kind, i64 id, const QueuedTrial& trial,
+                       const BuiltFleetTrial& built) {
+  return sign_kernel(key, purposes_of(kOfTrial, kind, id, trial), built);
+}
+
+BuiltFleetTrial read_build(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind, i64 id,
+                           const QueuedTrial& trial) {
+  return read_kernel(bytes, key, purposes_of(kOfTrial, kind, id, trial));
+}
+
+SignedBytes sign_built_record(const SigningKey& key, const std::string& kind, i64 record, const QueuedTrial& trial,
+                              const BuiltFleetTrial& built) {
+  return sign_kernel(key, purposes_of(kOfRecord, kind, record, trial), built);
+}
+
+BuiltFleetTrial read_built_record(const SignedBytes& bytes, const CheckingKey& key, const std::string& kind, i64 record,
+                                  const QueuedTrial& trial) {
+  return read_kernel(bytes, key, purposes_of(kOfRecord, kind, record, trial));
 }
 
 SignedBytes sign_reference(const SigningKey& key, const std::string& kind, const QueuedTrial& trial,

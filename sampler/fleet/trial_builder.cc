@@ -28,11 +28,6 @@ bool is_same_task(const TakenBuild& a, const TakenBuild& b) {
          a.kind == b.kind;
 }
 
-// Machines compare times by code for their own processor, whatever they measure for.
-bool calibrates_for(const Target& own, const Target& target) {
-  return builds_for(own, target) || (!is_device(own) && !is_device(target) && own.triple == target.triple);
-}
-
 }  // namespace
 
 bool builds_for(const Target& own, const Target& target) {
@@ -40,6 +35,10 @@ bool builds_for(const Target& own, const Target& target) {
   if (own.kind == TargetKind::Cuda) return own.arch == target.arch;
   return own.kind == TargetKind::OpenCl ||
          (own.triple == target.triple && own.cpu == target.cpu && own.features == target.features);
+}
+
+bool calibrates_for(const Target& own, const Target& target) {
+  return builds_for(own, target) || (!is_device(own) && !is_device(target) && own.triple == target.triple);
 }
 
 TrialBuilder::TrialBuilder(BuilderOptions options, SigningKey key, Waiting waiting)
@@ -54,7 +53,7 @@ BuilderReport TrialBuilder::run() {
   if (!open()) return report_;
   while (!waiting_.must_stop() && report_.error.empty()) {
     std::optional<std::vector<TakenBuild>> taken = take();
-    if (!taken || !build_calibrations()) break;
+    if (!taken || !build_others()) break;
     if (taken->empty()) queue_->call<Done>(waiting_, [](TrialQueue& queue) { return queue.wait(kPoll); });
     std::span<const TakenBuild> left = *taken;
     while (!left.empty() && !waiting_.must_stop()) {
@@ -102,11 +101,12 @@ bool TrialBuilder::announce() {
 std::vector<WantedBuild> TrialBuilder::own_of(const std::vector<WantedBuild>& wanted) const {
   std::vector<WantedBuild> own;
   for (const WantedBuild& one : wanted) {
-    const bool is_calibration = one.target.starts_with(kCalibrationOf);
-    const std::string text = is_calibration ? one.target.substr(kCalibrationOf.size()) : one.target;
-    std::optional<Target> target = target_of(text), processor = target_of(one.processor);
+    const BuildPurpose purpose = BuildPurpose::parse(one.target);
+    std::optional<Target> target = target_of(purpose.target), processor = target_of(one.processor);
+    const bool is_calibration = purpose.sort == BuildPurpose::Sort::Calibration;
     auto is_for = [&](const Target& own) { return (is_calibration ? calibrates_for : builds_for)(own, *target); };
-    bool is_ours = target && processor && !is_device(*processor) && (is_device(*target) || one.processor == text) &&
+    bool is_ours = target && processor && !is_device(*processor) &&
+                   (is_device(*target) || one.processor == purpose.target) &&
                    one.kind == BuildKind{TW_VERSION, one.processor, key_.name()}.text() &&
                    std::ranges::any_of(options_.targets, is_for);
     if (is_ours) own.push_back(one);
@@ -130,24 +130,54 @@ std::optional<std::vector<TakenBuild>> TrialBuilder::take() {
   return taken;
 }
 
-// Those that machines want and that are not there. False: it was stopped, or there is an error.
-bool TrialBuilder::build_calibrations() {
+// What machines want beside trials, and what is not there. False: it was stopped, or there is an error.
+bool TrialBuilder::build_others() {
+  std::map<std::string, double> still_wanted;
   for (const WantedBuild& wanted : wanted_) {
-    if (!wanted.target.starts_with(kCalibrationOf)) continue;
-    auto [stored, is_new] = calibrations_.try_emplace(cat(wanted.target, "\n", wanted.kind));
-    if (!is_new && seconds_now() - stored->second < kStoredSeconds) continue;
-    const std::string target = wanted.target.substr(kCalibrationOf.size());
-    const CalibrationKernels kernels =
-        compile_calibration(*target_of(target), *target_of(wanted.processor), waiting_.must_stop);
-    if (waiting_.must_stop()) return false;
-    const SignedBytes bytes = sign_calibration(key_, wanted.kind, target, kernels);
+    const BuildPurpose purpose = BuildPurpose::parse(wanted.target);
+    if (purpose.sort == BuildPurpose::Sort::Trials) continue;
+    const std::string key = cat(wanted.target, "\n", wanted.kind);
+    if (auto stored = others_.find(key); stored != others_.end() && seconds_now() - stored->second < kStoredSeconds) {
+      still_wanted.insert(*stored);
+      continue;
+    }
+    std::optional<SignedBytes> made = purpose.sort == BuildPurpose::Sort::Calibration
+                                          ? build_calibration(wanted, purpose.target)
+                                          : build_record(wanted, purpose);
+    if (waiting_.must_stop() || !report_.error.empty()) return false;
+    if (!made) continue;
     if (!queue_->call<Done>(waiting_, [&](TrialQueue& queue) {
-          return BuildQueue(queue).store_task(calibration_task(target), wanted.kind, bytes);
+          return BuildQueue(queue).store_task(purpose.task(), wanted.kind, *made);
         }))
       return false;
-    stored->second = seconds_now();
+    still_wanted[key] = seconds_now();
   }
+  others_ = std::move(still_wanted);
   return true;
+}
+
+std::optional<SignedBytes> TrialBuilder::build_calibration(const WantedBuild& wanted, const std::string& target) {
+  const CalibrationKernels kernels =
+      compile_calibration(*target_of(target), *target_of(wanted.processor), waiting_.must_stop);
+  return sign_calibration(key_, wanted.kind, target, kernels);
+}
+
+// nullopt: nobody has to know it just now, or the database does not answer.
+std::optional<SignedBytes> TrialBuilder::build_record(const WantedBuild& wanted, const BuildPurpose& purpose) {
+  auto trial = queue_->call<std::optional<QueuedTrial>>(
+      waiting_, [&](TrialQueue& queue) { return BuildQueue(queue).trial_of_record(purpose.record, purpose.target); });
+  if (!trial || !*trial) return std::nullopt;
+  BuiltFleetTrial made;
+  std::unique_ptr<FleetTask> task = read_program(**trial, *database_, made.fault);
+  if (!task && made.fault.kind.empty()) return std::nullopt;
+  if (task) {
+    Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task->target));
+    if (compiler)
+      made = build_fleet_trial(*task, **trial, *compiler);
+    else
+      made.fault = {fault::kRefused, to_string(compiler.rejected())};
+  }
+  return sign_built_record(key_, wanted.kind, purpose.record, **trial, made);
 }
 
 // Trials of one task, as the same kind. False: it was stopped, or there is an error.

@@ -36,8 +36,10 @@ struct BuilderReport {
 
 // Does a builder that was told `own` build for `target`? Both must be of one kind; of a processor with the same triple,
 // cpu and features, of `cuda` with the same arch. Threads, caches and the number of a device are no matter.
-// It calibrates machines for the targets that it builds for, and all processors of the same triple.
 bool builds_for(const Target& own, const Target& target);
+// Does it make the kernels of a calibration for `target`? Those of a processor are code for this very processor,
+// whatever the machine measures for, so that machines with and without a compiler are in the same classes.
+bool calibrates_for(const Target& own, const Target& target);
 
 class TrialBuilder {
  public:
@@ -59,7 +61,9 @@ class TrialBuilder {
   bool fail(const std::string& why);
   std::optional<std::vector<TakenBuild>> take();
   std::vector<WantedBuild> own_of(const std::vector<WantedBuild>& wanted) const;
-  bool build_calibrations();
+  bool build_others();
+  std::optional<SignedBytes> build_calibration(const WantedBuild& wanted, const std::string& target);
+  std::optional<SignedBytes> build_record(const WantedBuild& wanted, const BuildPurpose& purpose);
   bool build_group(std::span<const TakenBuild> taken);
   std::optional<OpenTask> open_task(const TakenBuild& first);
   bool store(const TakenBuild& taken, BuiltFleetTrial made);
@@ -72,11 +76,11 @@ class TrialBuilder {
   std::optional<Database> database_;
   std::unique_ptr<Heartbeat> heartbeat_;
   std::atomic<i64> id_ = 0;
-  std::atomic<bool> is_unknown_ = false;        // the database has forgotten this builder
-  int failures_ = 0;                            // of the database, one behind the other
-  std::vector<WantedBuild> wanted_;             // of the last trials that were taken
-  std::vector<OpenTask> tasks_;                 // the latest used last
-  std::map<std::string, double> calibrations_;  // that are stored: seconds_now() by target and kind
+  std::atomic<bool> is_unknown_ = false;  // the database has forgotten this builder
+  int failures_ = 0;                      // of the database, one behind the other
+  std::vector<WantedBuild> wanted_;       // of the last trials that were taken
+  std::vector<OpenTask> tasks_;           // the latest used last
+  std::map<std::string, double> others_;  // that are stored and not of a trial: seconds_now() by target and kind
 };
 
 }  // namespace tw

@@ -52,9 +52,11 @@ class BuiltCode : public TuningDatabaseTest {
                                [this](const Target&) {
                                  WorkerStart start;
                                  start.measurer = std::make_unique<FakeMeasurer>(
-                                     FakeMeasurer::Answer([this](const Kernel& kernel, const MeasureOptions&) {
+                                     FakeMeasurer::Answer([this](const Kernel& kernel, const MeasureOptions& options) {
+                                       std::this_thread::sleep_for(measuring_takes_);
                                        std::lock_guard lock(mutex_);
                                        ran_.push_back(kernel.code);
+                                       if (options.incumbent) in_turn_with_.insert(options.incumbent->code);
                                        return time_of(kernel);
                                      }));
                                  return start;
@@ -139,7 +141,9 @@ class BuiltCode : public TuningDatabaseTest {
   std::unique_ptr<TunerLink> link_;
   std::mutex mutex_;
   std::vector<std::string> ran_;  // code
-  std::string said_;              // by the machine
+  std::chrono::milliseconds measuring_takes_{0};
+  std::set<std::string> in_turn_with_;  // code of the incumbents
+  std::string said_;                    // by the machine
   std::atomic<bool> stop_ = false;
   std::thread machine_;
 };
@@ -374,18 +378,19 @@ TEST_F(BuiltCode, KernelsOfACalibrationAreCheckedAsWell) {
   Target processor = host_target();
   processor.threads = 1;
   const std::string text = to_string(processor), kind = BuildKind{TW_VERSION, text, checking_key().name()}.text();
+  const QueuedTrial task = BuildPurpose{BuildPurpose::Sort::Calibration, text}.task();
   CalibrationKernels hostile{.kernels = {{.name = "arithmetic", .kernel = *this->hostile().built.kernel}}};
   SignedBytes changed = sign_calibration(signing_key(), kind, text, hostile);
   changed.content[changed.content.size() / 2] ^= 1;
   auto queue = this->queue();
-  for (const SignedBytes& wrong : {changed, sign_calibration(signing_key(kOtherKey), kind, text, hostile),
-                                   sign_calibration(signing_key(), kind, cat(text, " -threads=2"), hostile),
-                                   sign_build(signing_key(), kind, 0, calibration_task(text), this->hostile()),
-                                   sign_reference(signing_key(), kind, calibration_task(text), {})}) {
+  for (const SignedBytes& wrong :
+       {changed, sign_calibration(signing_key(kOtherKey), kind, text, hostile),
+        sign_calibration(signing_key(), kind, cat(text, " -threads=2"), hostile),
+        sign_build(signing_key(), kind, 0, task, this->hostile()), sign_reference(signing_key(), kind, task, {})}) {
     EXPECT_NE(read_calibration(wrong, checking_key(), kind, text).problem, "");
     EXPECT_TRUE(read_calibration(wrong, checking_key(), kind, text).kernels.empty());
   }
-  ASSERT_TRUE(BuildQueue(queue).store_task(calibration_task(text), kind, changed));
+  ASSERT_TRUE(BuildQueue(queue).store_task(task, kind, changed));
   start_machine(std::make_shared<BuiltSource>(checking_key()), /*is_calibrated=*/true);
   auto is_said = [this] {
     std::lock_guard lock(mutex_);
@@ -401,6 +406,94 @@ TEST_F(BuiltCode, KernelsOfACalibrationAreCheckedAsWell) {
   std::lock_guard lock(mutex_);
   EXPECT_EQ(std::ranges::count(ran_, "hostile"), 0);
   EXPECT_GT(ran_.size(), 3u);
+}
+
+// Another machine of the class has measured a faster kernel: a builder makes it for this one, which times its own in
+// turn with it.
+class BestOfOthers : public BuiltCode {
+ protected:
+  void SetUp() override {
+    BuiltCode::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    begin();
+  }
+  // `host`: of the machine that has measured the best one.
+  void begin(const std::string& host = host_description()) {
+    measuring_takes_ = std::chrono::milliseconds(200);
+    list_ = trials(5);
+    best_ = list_.back();
+    list_.pop_back();
+    Record record;
+    record.workload = workload_, record.target = target_, record.task = "dense", record.version = TW_VERSION;
+    record.program = best_.program, record.trace = best_.trace, record.host = host;
+    record.status = "ok", record.seconds = 1e-9;
+    auto stored = database_->add_record(record);
+    ASSERT_TRUE(stored) << stored.error();
+    for (QueuedTrial& trial : list_) trial.incumbent = *stored;
+    TrialFault fault;
+    std::unique_ptr<FleetTask> task = read_program(best_, *database_, fault);
+    Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(task_.target));
+    code_ = build_fleet_trial(*task, best_, *compiler).built.kernel->code;
+  }
+  // The machine measures the trials one behind the other, while the builder has some time.
+  void measure_all() {
+    for (const QueuedTrial& trial : list_) EXPECT_EQ(measure({trial})[0].fault, "");
+  }
+
+  std::vector<QueuedTrial> list_;
+  QueuedTrial best_;
+  std::string code_;  // of the best
+};
+
+TEST_F(BestOfOthers, IsTimedInTurn) {
+  BuilderHere builder(address_, task_.target);
+  start_machine();
+  measure_all();
+  std::lock_guard lock(mutex_);
+  EXPECT_EQ(in_turn_with_.count(code_), 1u);
+  EXPECT_EQ(std::ranges::count(ran_, code_), 0) << "it is not measured again";
+}
+
+TEST_F(BestOfOthers, IsLeftOutWhereItIsOfAnotherClass) {
+  begin(in_class(host_description(), 2));
+  BuilderHere builder(address_, task_.target);
+  start_machine();
+  measure_all();
+  std::lock_guard lock(mutex_);
+  EXPECT_EQ(in_turn_with_.count(code_), 0u);
+}
+
+TEST_F(BestOfOthers, IsLeftOutWhereItWasChanged) {
+  change_when("insert on tracewright_fleet.built_tasks",
+              "if new.target like 'record %' then new.content = set_byte(new.content, length(new.content) - 1, 7); end "
+              "if;");
+  BuilderHere builder(address_, task_.target);
+  start_machine();
+  measure_all();
+  EXPECT_EQ(queue().connection().run("select from tracewright_fleet.built_tasks where target like 'record %'")->size(),
+            1);
+  std::lock_guard lock(mutex_);
+  EXPECT_EQ(in_turn_with_.count(code_), 0u);
+}
+
+TEST_F(BuiltCode, TheKernelOfARecordIsSignedForIt) {
+  QueuedTrial trial = trials(2)[1];
+  SignedBytes bytes = sign_built_record(signing_key(), kind(), 5, trial, hostile());
+  EXPECT_TRUE(read_built_record(bytes, checking_key(), kind(), 5, trial).built.kernel);
+  EXPECT_EQ(read_built_record(bytes, checking_key(), kind(), 6, trial).fault.kind, fault::kNotSigned);
+  EXPECT_EQ(read_build(bytes, checking_key(), kind(), 5, trial).fault.kind, fault::kNotSigned);
+  SignedBytes of_trial = sign_build(signing_key(), kind(), 5, trial, hostile());
+  EXPECT_EQ(read_built_record(of_trial, checking_key(), kind(), 5, trial).fault.kind, fault::kNotSigned);
+  trial.trace += "\n";
+  EXPECT_EQ(read_built_record(bytes, checking_key(), kind(), 5, trial).fault.kind, fault::kNotSigned);
+}
+
+TEST(BuildPurpose, IsReadFromItsText) {
+  using Sort = BuildPurpose::Sort;
+  for (const BuildPurpose& purpose : {BuildPurpose{Sort::Trials, "cpu"}, BuildPurpose{Sort::Calibration, "opencl"},
+                                      BuildPurpose{Sort::Record, "cpu -mcpu=znver4", 123456789012}})
+    EXPECT_EQ(BuildPurpose::parse(purpose.text()), purpose) << purpose.text();
+  EXPECT_EQ(BuildPurpose::parse("record of nothing").sort, Sort::Trials);
 }
 
 // What kills each builder does not go from one to the next for ever.
@@ -471,6 +564,10 @@ TEST(BuildsFor, TheSameMachineCode) {
   EXPECT_TRUE(builds_for(target("opencl"), target("opencl -device=1")));
   EXPECT_TRUE(builds_for(target("cuda -arch=sm_80"), target("cuda -arch=sm_80 -device=a100")));
   EXPECT_FALSE(builds_for(target("cuda -arch=sm_80"), target("cuda -arch=sm_90")));
+  EXPECT_TRUE(calibrates_for(v3, target("cpu -mcpu=znver4")));
+  EXPECT_FALSE(calibrates_for(v3, target("cpu -triple=aarch64-linux-gnu -mcpu=cortex-a72")));
+  EXPECT_FALSE(calibrates_for(target("opencl"), v3));
+  EXPECT_FALSE(calibrates_for(target("cuda -arch=sm_80"), target("cuda -arch=sm_90")));
 }
 
 }  // namespace
