@@ -167,7 +167,7 @@ class Trial:
         tuned = self.tune(ARM, 2, 40)
         report = self.stop(machine, "confined_worker_machine")
         self.check(report.get("good") == 0, f"kernels ran without seccomp: {report}")
-        self.check(not any(row.get("seconds", 0) > 0 for row in self.records()), "a record of a kernel that ran without seccomp")
+        self.check(not self.records(), "a record of a kernel that ran without seccomp")
         say(f"without leave nothing runs: the tuner ends with {tuned.returncode}, the machine says {report}")
 
     def measure(self):
