@@ -1,8 +1,13 @@
 #include "backends/cpu_table.h"
 
+#include <cstdio>
+
 #include "dsl/base/check.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace tw {
@@ -52,6 +57,45 @@ int usable_vector_bits() {
             __builtin_cpu_supports("avx512vl");
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   return v3 && v4 ? 512 : v3 ? 256 : 128;
+}
+#elif defined(__aarch64__)
+struct Part {
+  u64 implementer, number;
+  const char* name;
+};
+
+// Source: the tables of LLVM's Host.cpp.
+constexpr Part parts[] = {
+    {0x41, 0xd03, "cortex-a53"},  {0x41, 0xd08, "cortex-a72"},  {0x41, 0xd0b, "cortex-a76"},
+    {0x41, 0xd0c, "neoverse-n1"}, {0x41, 0xd49, "neoverse-n2"}, {0x41, 0xd40, "neoverse-v1"},
+    {0x61, 0x022, "apple-m1"},    {0x61, 0x023, "apple-m1"},
+};
+
+// Of the core that this thread runs on; 0 = the system does not say.
+u64 identification() {
+  u64 value = 0;
+  if (getauxval(AT_HWCAP) & HWCAP_CPUID) asm("mrs %0, midr_el1" : "=r"(value));
+  return value;
+}
+u64 implementer(u64 identification) { return identification >> 24 & 0xff; }
+u64 part_number(u64 identification) { return identification >> 4 & 0xfff; }
+
+const char* name_by_identification() {
+  const u64 value = identification();
+  for (const Part& part : parts) {
+    if (part.implementer == implementer(value) && part.number == part_number(value)) return part.name;
+  }
+  return "";
+}
+
+// What the system lets programs use.
+ArmLevel usable_level() {
+  const u64 first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  auto has = [](u64 all, u64 wanted) { return (all & wanted) == wanted; };
+  if (!has(first, HWCAP_ATOMICS | HWCAP_FPHP | HWCAP_ASIMDHP | HWCAP_ASIMDDP | HWCAP_ASIMDRDM | HWCAP_LRCPC))
+    return ArmLevel::V8;
+  if (!has(first, HWCAP_SVE) || !has(second, HWCAP2_BF16 | HWCAP2_I8MM)) return ArmLevel::HalfAndDot;
+  return has(second, HWCAP2_SVE2) ? ArmLevel::Sve2 : ArmLevel::Sve;
 }
 #endif
 
@@ -115,11 +159,48 @@ CpuArch host_arch() {
 #endif
 }
 
+std::string architecture(const std::string& triple) {
+  constexpr const char* names[] = {"x86_64", "aarch64", "riscv64", "hexagon"};
+  return triple.empty() ? names[static_cast<int>(host_arch())] : triple.substr(0, triple.find('-'));
+}
+
 const CpuModel& baseline_cpu(CpuArch arch) {
   constexpr const char* names[] = {"x86-64", "generic", "generic-rv64", "hexagonv68"};
   const CpuModel* model = find_cpu(names[static_cast<int>(arch)], arch);
   TW_CHECK(model, "the table has a baseline of every architecture");
   return *model;
+}
+
+std::optional<ArmLevel> arm_level(std::string_view name) {
+  struct Row {
+    std::string_view name;
+    ArmLevel level;
+  };
+  constexpr Row rows[] = {{"generic", ArmLevel::V8},
+                          {"cortex-a53", ArmLevel::V8},
+                          {"cortex-a72", ArmLevel::V8},
+                          {"cortex-a76", ArmLevel::HalfAndDot},
+                          {"neoverse-n1", ArmLevel::HalfAndDot},
+                          {"apple-m1", ArmLevel::HalfAndDot},
+                          {"neoverse-v1", ArmLevel::Sve},
+                          {"neoverse-n2", ArmLevel::Sve2}};
+  for (const Row& row : rows) {
+    if (row.name == name) return row.level;
+  }
+  return std::nullopt;
+}
+
+std::string host_model() {
+#if defined(__aarch64__)
+  if (std::string name = name_by_identification(); !name.empty()) return name;
+  if (const u64 value = identification()) {
+    char text[48];
+    std::snprintf(text, sizeof text, "aarch64 processor 0x%02x-0x%03x", static_cast<unsigned>(implementer(value)),
+                  static_cast<unsigned>(part_number(value)));
+    return text;
+  }
+#endif
+  return "";
 }
 
 const CpuModel& host_cpu() {
@@ -128,6 +209,11 @@ const CpuModel& host_cpu() {
   const CpuModel* model = find_cpu(name_by_signature(), CpuArch::X86);
   if (model && model->vector_bits <= bits) return *model;
   return *find_cpu(bits == 512 ? "x86-64-v4" : bits == 256 ? "x86-64-v3" : "x86-64", CpuArch::X86);
+#elif defined(__aarch64__)
+  const ArmLevel level = usable_level();
+  const CpuModel* model = find_cpu(name_by_identification(), CpuArch::Arm);
+  if (model && *arm_level(model->name) <= level) return *model;
+  return *find_cpu(level >= ArmLevel::HalfAndDot ? "neoverse-n1" : "generic", CpuArch::Arm);
 #else
   return baseline_cpu(host_arch());
 #endif

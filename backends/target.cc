@@ -402,9 +402,11 @@ std::string host_description() {
   const Topology& machine = topology();
   utsname system{};
   uname(&system);
-  return cat(machine.cpu_model.empty() ? "unknown cpu" : machine.cpu_model, ", ", usable_threads(), " of ",
-             machine.cpus, " cores, L1 ", machine.l1_bytes >> 10, " KiB, L2 ", machine.l2_bytes >> 10, " KiB, L3 ",
-             machine.l3_bytes >> 10, " KiB, ", system.sysname, " ", system.release);
+  std::string model = host_model();
+  if (model.empty()) model = machine.cpu_model.empty() ? "unknown cpu" : machine.cpu_model;
+  return cat(model, ", ", usable_threads(), " of ", machine.cpus, " cores, L1 ", machine.l1_bytes >> 10, " KiB, L2 ",
+             machine.l2_bytes >> 10, " KiB, L3 ", machine.l3_bytes >> 10, " KiB, ", system.sysname, " ",
+             system.release);
 }
 
 }  // namespace tw

@@ -16,6 +16,7 @@
 #include "runtime/fleet/metrics_server.h"
 #include "runtime/measure/machine_probe.h"
 #include "runtime/store/postgres_address.h"
+#include "sampler/fleet/machine_targets.h"
 #include "sampler/fleet/measuring_machine.h"
 #include "sampler/search/other_cores.h"
 
@@ -46,7 +47,7 @@ MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<Kern
           .announced = {.name = options.name.empty() ? name_of_process() : options.name,
                         .host = host_description(),
                         .version = TW_VERSION,
-                        .targets = cat(to_string(host_target()), devices.empty() ? "" : "\n", devices),
+                        .targets = cat(to_string(processor_for_others()), devices.empty() ? "" : "\n", devices),
                         .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE),
                         .clock_mhz = clock_mhz(),
                         .drivers = devices},

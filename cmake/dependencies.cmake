@@ -16,6 +16,9 @@ find_package(ZLIB REQUIRED)
 find_library(SECCOMP_LIBRARY seccomp REQUIRED)
 find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_library(HWLOC_LIBRARY hwloc REQUIRED)
+if(TRACEWRIGHT_MACHINE_ONLY)
+  return()
+endif()
 
 if(TRACEWRIGHT_LLVM)
   # The version policy of LLVM is MAJOR.MINOR, hence 19.1.

@@ -1,6 +1,7 @@
 # Compiler set-up. ccache and mold are used where they are installed; nothing needs them.
 option(TRACEWRIGHT_TESTS "build the tests" ON)
 option(TRACEWRIGHT_BENCH "build the benchmarks" ON)
+option(TRACEWRIGHT_MACHINE_ONLY "build only tracewright-measure and its worker, which need no LLVM" OFF)
 option(TRACEWRIGHT_FUZZ "build the fuzzers of the parsers (Clang)" OFF)
 set(TRACEWRIGHT_SANITIZE "" CACHE STRING "value for -fsanitize, e.g. address,undefined")
 
@@ -28,7 +29,7 @@ endif()
 set(TRACEWRIGHT_PRECOMPILED <algorithm> <array> <cmath> <cstring> <functional> <limits> <map> <memory> <optional> <set> <span> <string>
   <string_view> <unordered_map> <utility> <vector>)
 find_program(MOLD mold)
-if(MOLD)
+if(MOLD AND NOT CMAKE_CROSSCOMPILING)
   add_link_options(-fuse-ld=mold)
 endif()
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Werror>

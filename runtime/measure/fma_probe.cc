@@ -47,6 +47,24 @@ __attribute__((target("avx2,fma"))) void fma_256(i64 rounds) {
       : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
         "xmm13", "xmm14", "xmm15", "cc");
 }
+#elif defined(__aarch64__)
+void fma_128(i64 rounds) {
+  asm volatile(
+      ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,30,31\n"
+      "  movi v\\r\\().4s, #0\n"
+      ".endr\n"
+      ".balign 64\n"
+      "1:\n"
+      ".irp r,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23\n"
+      "  fmla v\\r\\().4s, v30.4s, v31.4s\n"
+      ".endr\n"
+      "  subs %0, %0, #1\n"
+      "  b.ne 1b\n"
+      : "+r"(rounds)
+      :
+      : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16",
+        "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v30", "v31", "cc");
+}
 #endif
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -60,6 +78,8 @@ const std::vector<FmaVariant>& fma_variants() {
       {512, "AVX-512, 24 accumulators", [] { return __builtin_cpu_supports("avx512f") != 0; }, fma_512, 24 * 16 * 2},
       {256, "AVX2, 12 accumulators",
        [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }, fma_256, 12 * 8 * 2},
+#elif defined(__aarch64__)
+      {128, "Neon, 24 accumulators", [] { return true; }, fma_128, 24 * 4 * 2},
 #endif
   };
   return all;

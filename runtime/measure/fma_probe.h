@@ -1,6 +1,6 @@
 // The FMA probe: how many f32 operations a second one core can do at all, a multiply-add being two. The worker bounds
-// with it what a kernel can be believed to take, `bench` states speeds as parts of it. Not x86-64, or without FMA
-// instructions: there is no probe.
+// with it what a kernel can be believed to take, `bench` states speeds as parts of it. Neither x86-64 with FMA
+// instructions nor aarch64: there is no probe.
 #pragma once
 #include <vector>
 

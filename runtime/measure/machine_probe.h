@@ -11,13 +11,13 @@
 namespace tw {
 
 struct MachineFigures {
-  double clock = 0;          // cycles a second, by the FMA peak; 0 = not known
+  double clock = 0;          // cycles a second; 0 = not known
   double bandwidth = 0;      // bytes a second that one thread reads from memory
   double all_bandwidth = 0;  // that all threads read together
   double start_seconds = 0;  // of a parallel loop with nothing to do; 0 with one thread
 };
 
-// Cycles a second of a core under load, by the FMA peak; 0 = not known. Measures for some milliseconds.
+// Cycles a second of a core under load, by the FMA peak or additions; 0 = not known. Measures for some milliseconds.
 double measure_clock();
 // Measures for some tenths of a second, with 128 MiB of memory.
 MachineFigures measure_machine(int threads);

@@ -1,6 +1,8 @@
 #include "runtime/worker/flush_lines.h"
 
 #include <cstddef>
+
+#include "dsl/base/arena.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -38,6 +40,17 @@ void flush_lines(std::span<const char> memory) {
   has_fast ? flush_side_by_side(memory) : flush_in_order(memory);
   _mm_clflush(memory.data() + memory.size() - 1);  // the last line of memory that begins inside of one
   _mm_mfence();
+}
+#elif defined(__aarch64__)
+// Linux lets programs ask for the length of a line, and write lines back and drop them.
+void flush_lines(std::span<const char> memory) {
+  if (memory.empty()) return;
+  u64 caches = 0;
+  asm("mrs %0, ctr_el0" : "=r"(caches));
+  const u64 line = u64{4} << (caches >> 16 & 15), begin = reinterpret_cast<u64>(memory.data());
+  for (u64 at = begin & ~(line - 1); at < begin + memory.size(); at += line)
+    asm volatile("dc civac, %0" : : "r"(at) : "memory");
+  asm volatile("dsb ish" : : : "memory");
 }
 #else
 void flush_lines(std::span<const char>) {}

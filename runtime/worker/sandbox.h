@@ -25,6 +25,11 @@ int create_landlock(u64 files);
 // Sets a resource limit, or keeps the present one if that is lower. False if the system refuses.
 bool lower_limit(int resource, u64 limit);
 
+// A variable of the environment: 1 lets kernels run without seccomp on a system that has none, which is what emulators
+// of processors are. Workers start with no variables (runtime/measure/measurer.cc), so only a script that
+// TRACEWRIGHT_WORKER names can set it. Where there is seccomp it changes nothing.
+inline constexpr const char* kWithoutSeccomp = "TRACEWRIGHT_WITHOUT_SECCOMP";
+
 class Sandbox {
  public:
   // In the worker, once: builds the filters and the Landlock rules so that a child only installs
@@ -43,6 +48,7 @@ class Sandbox {
  private:
   std::vector<sock_filter> loading_, running_;
   int landlock_ = -1;
+  bool is_without_seccomp_ = false;
 };
 
 // "mmap", or "450" for one that has no name.

@@ -4,6 +4,7 @@
 
 #include "dsl/base/text.h"
 #include "runtime/measure/machine_memory.h"
+#include "sampler/fleet/machine_targets.h"
 
 namespace tw {
 namespace {
@@ -18,7 +19,7 @@ std::optional<Target> target_of(const std::string& text) {
 
 WantedBuild BuiltSource::wanted(const BuildPurpose& purpose) const {
   std::optional<Target> target = target_of(purpose.target);
-  std::string processor = target && is_device(*target) ? to_string(host_target()) : purpose.target;
+  std::string processor = target && is_device(*target) ? to_string(processor_for_others()) : purpose.target;
   return {purpose.text(), BuildKind{TW_VERSION, processor, key_.name()}.text(), processor};
 }
 

@@ -10,7 +10,11 @@
 
 namespace tw {
 
-// Why the code of a processor's target does not run here, in one sentence; "" if it does.
+// This machine's processor, with a triple unless it is x86-64: a text without one means another processor elsewhere.
+Target processor_for_others();
+
+// Why the code of a processor's target does not run on such a machine, in one sentence; "" if it does. And on this one.
+std::string why_not_on(const Target& host, const Target& target);
 std::string why_not_this_processor(const Target& target);
 
 class MachineTargets {

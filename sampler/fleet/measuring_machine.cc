@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kPoll(1000), kLongestPoll(2000);
 constexpr double kOpenBytes = 2.0 * (1 << 30);  // of the tasks that are open at once; one alone may have more
 
 Target own_processor() {
-  Target processor = host_target();
+  Target processor = processor_for_others();
   processor.threads = 1;
   return processor;
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -563,6 +564,25 @@ TEST_F(MeasurerTest, NothingIsLeftBehind) {
   begin_matmul();
   measurer_.reset();
   EXPECT_TRUE(test::children_of(getpid()).empty());
+}
+
+// The variable is for emulators, which have no seccomp. Elsewhere kernels are confined all the same.
+TEST(StartWorker, AVariableDoesNotTakeSeccompAway) {
+  test::TemporaryDirectory folder;
+  WorkerOptions options;
+  std::string error;
+  const std::string worker = worker_path(options, error);
+  ASSERT_EQ(error, "");
+  options.executable = folder.path() + "/worker";
+  test::write_file(options.executable, cat("#!/bin/sh\nexport TRACEWRIGHT_WITHOUT_SECCOMP=1\nexec '", worker, "'\n"));
+  std::filesystem::permissions(options.executable, std::filesystem::perms::owner_all);
+  WorkerStart started = start_worker(options);
+  ASSERT_TRUE(started.measurer) << started.error;
+  TaskStart task = started.measurer->begin_task(vector_kernel("honest", "add_one"), {}, 7);
+  ASSERT_GE(task.task, 0) << task.error;
+  MeasureResult result = started.measurer->measure(task.task, vector_kernel("faulty", "kills_parent"), {});
+  EXPECT_EQ(result.status, MeasureStatus::Forbidden) << show(result);
+  EXPECT_NE(result.message.find("made the system call getppid"), std::string::npos) << show(result);
 }
 
 TEST(StartWorker, SaysWhereItLooked) {
