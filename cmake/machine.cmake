@@ -19,7 +19,7 @@ set(machine_folders dsl/base dsl/ir dsl/te dsl/text dsl/analysis dsl/intrinsics 
   backends/gpu_source runtime/console runtime/lists runtime/store runtime/fleet runtime/measure sampler/fleet)
 set(machine_files sampler/search/device_checks.cc sampler/search/least_flops.cc sampler/search/measure_trial.cc
   sampler/search/measured_kernel.cc sampler/search/reference.cc sampler/search/sample_cost.cc sampler/search/sampled_reference.cc
-  sampler/search/task_memory.cc sampler/search/trial.cc)
+  sampler/search/task_memory.cc sampler/search/task_reference.cc sampler/search/trial.cc)
 add_library(tracewright_parts STATIC EXCLUDE_FROM_ALL)
 set_target_properties(tracewright_parts PROPERTIES LINKER_LANGUAGE CXX)
 if(TRACEWRIGHT_MACHINE_ONLY)
