@@ -169,7 +169,8 @@ int remove_records(const Options& options) {
     std::optional<TrialQueue> queue = checked(TrialQueue::open(options.database));
     if (!queue || !checked(queue->remove_role(options.host))) return Environment;
   }
-  options.json ? print_json({{"removed", *removed}}) : say(cat(*removed, " records removed"));
+  const char* hint = *removed == 0 ? "; --host takes a role, or a host or machine of `show --json`" : "";
+  options.json ? print_json({{"removed", *removed}}) : say(cat(*removed, " records removed", hint));
   return Ok;
 }
 

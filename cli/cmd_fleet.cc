@@ -57,8 +57,9 @@ std::string summary_of(const FleetStatus& status) {
   FleetSample now = sample_of(status);
   double rate = 0;
   for (const FleetMachine& machine : status.machines) rate += machine.is_gone ? 0 : machine.trials_per_second;
-  return fmt::format("{} machines measure, {:.1f} trials/s; {} trials in the queue, {} are being measured; {} so far",
-                     now.machines, rate, now.queued, now.leased, now.measured);
+  return fmt::format("{} {}, {:.1f} trials/s; {} trials in the queue, {} are being measured; {} so far", now.machines,
+                     now.machines == 1 ? "machine measures" : "machines measure", rate, now.queued, now.leased,
+                     now.measured);
 }
 
 void print_machines(const FleetStatus& status) {

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/object.hpp>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -58,6 +60,11 @@ MachineOptions machine_options(const MeasureFlags& options, std::shared_ptr<Kern
           .kernels = std::move(kernels)};
 }
 
+// "" = none was given.
+bool is_name(const std::string& name) {
+  return name.size() <= 100 && std::ranges::none_of(name, [](unsigned char c) { return std::iscntrl(c) != 0; });
+}
+
 // Null if none is wanted. False: it was, and cannot be had.
 bool serve_metrics(const MeasureFlags& flags, MachineOptions& machine, std::unique_ptr<MetricsServer>& server) {
   if (!flags.metrics) return true;
@@ -108,7 +115,7 @@ int lend_machine(const MeasureFlags& flags, const Waiting& waiting, std::shared_
                 {"calibrations", report.calibrations},
                 {"times_aside", report.times_aside},
                 {"error", report.error}});
-  else
+  else if (report.error.empty() || counts.good + counts.failed > 0)
     std::printf("%s\n", summary_of(report).c_str());
   if (!report.error.empty() && !stop_wanted) return say(report.error), Environment;
   return stop_wanted ? Interrupted : Ok;
@@ -151,6 +158,7 @@ std::optional<int> parse_measure_flags(int count, char** words, MeasureFlags& fl
   if (!is_database_address(flags.database))
     return refuse(cat("--database: `", flags.database,
                       "` is a file; machines measure for a PostgreSQL database (postgresql://HOST/NAME)"));
+  if (!is_name(flags.name)) return refuse("--name: take at most 100 letters, without control characters");
   if (!flags.build_for.empty() && !flags.built_with.empty())
     return refuse("--build-for and --built-with: a machine builds, or measures what was built");
   if (!flags.key.empty() && flags.build_for.empty()) return refuse("--key: say --build-for TARGET, too");

@@ -46,6 +46,7 @@ void print_table(const std::vector<std::string>& head, const std::vector<std::ve
                               : fmt::format("{:<{}}", row[column], widths[column]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
+    std::ranges::replace(line, '\n', ' ');  // a row is a line, whatever names hold
     std::printf("%s\n", printable(line).c_str());
   };
   print_row(head);

@@ -25,10 +25,10 @@ void Heartbeat::work() {
     lock.unlock();
     if (!queue) {
       if (auto opened = TrialQueue::open(address_); opened) queue.emplace(std::move(*opened));
-    } else if (!queue->connection().is_connected() && !queue->reconnect()) {
-      // The next round tries again.
     }
-    bool has_beaten = queue && queue->connection().is_connected() && beat_(*queue);
+    // Where this fails the next round tries again.
+    const bool is_connected = queue && (queue->connection().is_connected() || queue->reconnect());
+    const bool has_beaten = is_connected && beat_(*queue);
     lock.lock();
     ended_.wait_for(lock, has_beaten ? std::chrono::seconds(kHeartbeatSeconds) : kAgain, [this] { return is_ended_; });
   }

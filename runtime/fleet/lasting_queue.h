@@ -15,9 +15,10 @@ class LastingQueue {
  public:
   explicit LastingQueue(TrialQueue queue) : queue_(std::move(queue)) {}
   // The value of body(queue), a DatabaseResult<T>. The server may have done already what is repeated. nullopt: it was
-  // stopped while the server was away, or there is an error.
+  // stopped while the server was away, or there is an error: then all later calls give nullopt, too.
   template <class T, class Body>
   std::optional<T> call(const Waiting& waiting, Body&& body) {
+    if (!error_.empty()) return std::nullopt;
     DatabaseResult<T> result = repeat_while_it_may_pass(
         waiting, [this] { return reconnect(); }, [&]() -> DatabaseResult<T> { return body(queue_); });
     if (result) return std::move(*result);

@@ -113,7 +113,9 @@ DatabaseResult<TrialQueue> TrialQueue::open(const std::string& address) {
 
 DatabaseStatus TrialQueue::reconnect() {
   if (auto connected = connection_.reconnect(); !connected) return connected;
-  return check_identity(connection_, identity_);
+  DatabaseStatus same = check_identity(connection_, identity_);
+  if (!same) connection_.close();  // nothing is done to another database; the next call looks again
+  return same;
 }
 
 // A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,

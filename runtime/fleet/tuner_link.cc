@@ -19,7 +19,9 @@ constexpr double kLongestLook = 0.2;  // a server that was away is not slow for 
 constexpr double kIdleSeconds = 15;   // without a machine that takes a trial: that is said
 constexpr double kGraceSeconds = 3;   // for trials that are being measured when the run is stopped
 
-const char* kNoMachine = "; start `tracewright measure --database ADDRESS` on a machine that has it. Waiting ...";
+const char* kNoMachine =
+    "; start `tracewright measure --database ADDRESS` on a machine that has it, and `--build-for` elsewhere if it does "
+    "not compile. Waiting ...";
 
 }  // namespace
 

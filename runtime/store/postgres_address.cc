@@ -34,7 +34,8 @@ bool is_plain_with_options(const std::string& text) {
 // A colon in front of an `@` may begin a password, so nothing of such a text is ever shown.
 bool may_hold_password(const std::string& text) {
   std::size_t at = text.rfind('@'), colon = text.find(':', end_of_scheme(text));
-  if (text.find("password=") != std::string::npos) return true;
+  static const std::regex option("password *=");
+  if (std::regex_search(text, option)) return true;
   return at != std::string::npos && colon < at && !is_plain_with_options(text);
 }
 
@@ -56,6 +57,8 @@ std::string check_options(const PQconninfoOption* options) {
 }  // namespace
 
 bool is_database_address(const std::string& text) {
+  static const std::regex key_words("(^| )(host|hostaddr|port|dbname|user|password|service|sslmode) *=.*");
+  if (std::regex_match(text, key_words)) return true;  // libpq's other form, which check_address() refuses
   bool is_like_ours = text.starts_with("postg") && text.find_first_of("@:") != std::string::npos;
   std::size_t colon = text.find("://");
   if (colon == std::string::npos || colon == 0) return is_like_ours;

@@ -11,6 +11,7 @@ namespace tw {
 namespace {
 
 constexpr std::size_t longest_text = 300;
+constexpr const char* kRefused = "28000";  // SQLSTATE where libpq itself refuses, see is_refused()
 
 // One line, without the hints of libpq and the places in the server's source.
 std::string one_line(const std::string& text) {
@@ -86,9 +87,14 @@ DatabaseError connection_error(const std::string& address, const std::string& te
     return {words.empty() ? cat(start, "the server says: ", said) : cat(start, words, " (", said, ")"), state};
   }
   std::string said = one_line(text);
-  if (text.find("SSL") != std::string::npos || text.find("certificate") != std::string::npos) {
+  static const std::regex of_option("invalid (port number|integer value|[a-z_]+ value)|private key file");
+  if (std::regex_search(text, of_option))
+    return {cat(start, "an option of the address cannot be used (", said, ")"), kRefused};
+  const bool has_certificate = text.find("certificate") != std::string::npos;
+  if (has_certificate || text.find("SSL") != std::string::npos) {
     return {cat(start, "no encrypted connection (", said,
-                "); look at sslmode, sslrootcert and sslcert of the address, and at the dates of the certificates")};
+                "); look at sslmode, sslrootcert and sslcert of the address, and at the dates of the certificates"),
+            has_certificate ? kRefused : ""};
   }
   return {cat(start, "no server answers (", said, "); look at the address, and whether the server runs")};
 }

@@ -21,9 +21,6 @@ bool begins_with_any(const std::string& state, std::initializer_list<std::string
 std::mutex mutex;
 std::optional<Waiting> of_run;  // of the LongRun that lives
 
-// A person has to do something: the role, its password, the database's name, its rights.
-bool is_refused(const DatabaseError& error) { return begins_with_any(error.state, {"28", "3D000", "42501"}); }
-
 }  // namespace
 
 LongRun::LongRun(Waiting waiting) {
@@ -46,6 +43,8 @@ std::optional<Waiting> LongRun::waiting() {
 bool may_pass(const DatabaseError& error) {
   return error.is_connection_lost || begins_with_any(error.state, {"53", "55P03", "57014", "40", "58"});
 }
+
+bool is_refused(const DatabaseError& error) { return begins_with_any(error.state, {"28", "3D000", "42501"}); }
 
 void ServerWait::say(const DatabaseError& why) {
   // A server that starts is one that is away.

@@ -29,6 +29,9 @@ class LongRun {
 // May the same call succeed later, without anybody changing it?
 bool may_pass(const DatabaseError& error);
 
+// Has a person to do something: about the role, its password, the database's name, its rights, a certificate?
+bool is_refused(const DatabaseError& error);
+
 // The wait for one call.
 class ServerWait {
  public:

@@ -244,6 +244,9 @@ TEST_F(PostgresConnectionTest, EveryRefusalIsOneSentence) {
   expect(server_->address("no_such"), "the server has no database of that name");
   expect(server_->address(database_, "nobody_here"), "the server does not let this role in");
   expect("postgresql://a@127.0.0.1:1/b", "no server answers");
+  expect("postgresql://a@127.0.0.1:abc/b", "an option of the address cannot be used");
+  expect("postgresql://a@127.0.0.1:99999/b", "an option of the address cannot be used");
+  expect("postgresql://a@127.0.0.1/b?sslmode=requird", "an option of the address cannot be used");
   expect(cat("postgresql://a@/b?host=", folder.path()), "no server answers");
   expect("postgresql://a@no.such.host.invalid/b", "no server answers");
 }
@@ -290,7 +293,8 @@ TEST(PostgresAddress, NothingOfAnAddressWithAPasswordIsShown) {
        {"postgresql://u:wr0ng@h/d", "postgres:/u:wr0ng@h/d", "postgresql//u:wr0ng@h/d", "postgress://u:wr0ng@h/d",
         "postgresql://u@h/d?password=wr0ng", "postgresql://u@h/d?sslpassword=wr0ng", "postgresql://u:wr0n/g@h:7/d",
         "postgresql://u@h/d?pass%77ord=wr0ng", "postgresql://u:wr0ng@h:x/d%zz", "postgres:u:wr0ng@h/d",
-        "postgresql://u:wr0?ng@h/d", "postgresql://u:wr0/n?g@h/d", "postgresql://u:wr0/n?g=@h/d"}) {
+        "postgresql://u:wr0?ng@h/d", "postgresql://u:wr0/n?g@h/d", "postgresql://u:wr0/n?g=@h/d",
+        "host=h password=wr0ng dbname=d", "password = wr0ng"}) {
     EXPECT_TRUE(is_database_address(address)) << address;
     std::string problem = check_address(address);
     EXPECT_NE(problem.find("has a password in it"), std::string::npos) << address << ": " << problem;
@@ -302,6 +306,8 @@ TEST(PostgresAddress, TypingErrorsAreSaid) {
   for (const char* file : {"tuning.db", "a/b:c", "/postgres/x.db", "C:/x", "postgres.db"})
     EXPECT_FALSE(is_database_address(file)) << file;
   EXPECT_NE(check_address("postgre://u@h/d").find("does not begin with postgresql://"), std::string::npos);
+  EXPECT_TRUE(is_database_address("host=h dbname=d"));
+  EXPECT_NE(check_address("host=h dbname=d").find("does not begin with postgresql://"), std::string::npos);
   EXPECT_NE(check_address("postgresql:/u@h/d").find("does not begin with postgresql://"), std::string::npos);
   EXPECT_NE(check_address("postgresql://u@h/d?sslmod=x").find("sslmod"), std::string::npos);
   EXPECT_NE(check_address("postgresql://u@h").find("names no database"), std::string::npos);

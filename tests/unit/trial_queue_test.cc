@@ -515,6 +515,19 @@ TEST_F(TrialQueueTest, RefusalsAreSaid) {
   EXPECT_FALSE(may_pass(ended.failure()));
 }
 
+// The name leads to another database once the connection is made anew.
+TEST_F(TrialQueueTest, NothingIsDoneInAnotherDatabaseOfTheName) {
+  LastingQueue queue(this->queue());
+  server_->sql("postgres", cat("DROP DATABASE ", name_, " WITH (FORCE)"));
+  server_->sql("postgres", cat("ALTER DATABASE ", make_tuning_database(*server_), " RENAME TO ", name_));
+  std::vector<std::string> said;
+  Waiting waiting{.must_stop = [] { return false; }, .say = [&](const std::string& text) { said.push_back(text); }};
+  for (int attempt = 0; attempt < 2; ++attempt)
+    EXPECT_FALSE(queue.call<i64>(waiting, [](TrialQueue& q) { return q.add_machine({.name = "stray"}); }));
+  EXPECT_NE(queue.error().find("is another one than before"), std::string::npos) << queue.error();
+  EXPECT_EQ(good(this->queue().connection().run("select from tracewright_fleet.machines")).size(), 0);
+}
+
 TEST(TrialQueueServer, OutlivesTheServer) {
   std::string why;
   std::unique_ptr<test::PostgresServer> server = test::PostgresServer::start({{"fsync", "on"}}, &why);
