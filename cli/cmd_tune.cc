@@ -43,7 +43,7 @@ namespace {
 
 struct Options {
   std::string file, database, rules, strategy, model, objective, model_file, transfer, output;
-  std::string measure_on = kHere;
+  std::string measure_on;  // "" = see where_to_measure()
   i64 more = 0, trials = 0, total_trials = 0;
   std::optional<double> min_gain;
   double seconds = 0;
@@ -403,7 +403,7 @@ std::string first_of(const std::string& flag, const std::string& listed, const s
   return !flag.empty() ? flag : !listed.empty() ? listed : otherwise;
 }
 
-int tune_list(const Options& options) {
+int tune_list(Options options) {
   if (!options.model.empty() && !is_model_name("--model", options.model)) return Usage;
   if (!options.objective.empty() && !check_objective(options.objective)) return Usage;
   std::optional<LoadedList> list =
@@ -411,6 +411,9 @@ int tune_list(const Options& options) {
   if (!list) return Usage;
   const TaskList& given = list->list;
   std::string path = options.database.empty() ? given.database.value : options.database;
+  if (options.measure_on.empty())
+    options.measure_on =
+        options.replay_measurements || options.compile_only ? kHere : where_to_measure(list->tasks, path);
   if (!check_measure_on(options.measure_on, path, options.replay_measurements)) return Usage;
   i64 total = options.total_trials > 0                 ? options.total_trials
               : options.trials > 0 || options.more > 0 ? 0
@@ -450,7 +453,10 @@ int tune_list(const Options& options) {
     return stored ? dry_run(*list, *stored, tuning, options.json) : Environment;
   }
   if (is_here && !options.replay_measurements && !have_device(list->tasks[0].target)) return Environment;
-  if (is_here && !options.replay_measurements && !are_for_this_machine(list->tasks)) return Usage;
+  for (const TuneTask& task : list->tasks) {
+    std::string why = is_here && !options.replay_measurements ? why_not_this_machine(task) : "";
+    if (!why.empty()) return say(cat(why, "; --measure-on fleet has it measured there")), Usage;
+  }
   return run_search(*list, tuning, path, options);
 }
 
@@ -473,7 +479,8 @@ int run_tune(int count, char** words) {
   app.add_option("--precision", options.precision, "of the kernels of a model: bf16 or f16, as for `compile`");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--measure-on", options.measure_on,
-                 "`here`, or `fleet`: the machines that `tracewright measure` lends to the database");
+                 "`here`, or `fleet`: the machines that `tracewright measure` lends to the database. Default: here, if "
+                 "all tasks can be measured here");
   app.add_option("--trials", options.trials, "trials for each task, those of earlier runs included")
       .range(1, 1000000000);
   app.add_option("--total-trials", options.total_trials,

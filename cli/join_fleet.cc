@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/cpu_table.h"
+#include "backends/cuda/nvrtc.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "dsl/base/clock.h"
@@ -17,6 +20,18 @@
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
+namespace {
+
+// Why no worker of this machine runs code for the target: there is no device, or the processor is of another kind.
+std::string why_no_worker(const Target& target) {
+  if (!is_device(target))
+    return architecture(target.triple) == architecture("") ? "" : cat("code for ", target.triple, " does not run here");
+  std::string ignored, nvrtc;
+  if (target.kind == TargetKind::Cuda) nvrtc = cuda::nvrtc_version(ignored).value_or("");
+  return why_no_device(target, nvrtc);
+}
+
+}  // namespace
 
 bool check_measure_on(const std::string& said, const std::string& database, bool replays) {
   bool is_known = said == kHere || said == kFleet;
@@ -30,19 +45,26 @@ bool check_measure_on(const std::string& said, const std::string& database, bool
   return true;
 }
 
-bool are_for_this_machine(const std::vector<TuneTask>& tasks) {
+std::string why_not_this_machine(const TuneTask& task) {
+  if (task.machine.empty()) return "";
+  FleetMachine here{.version = TW_VERSION, .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
+  here.clock_mhz = 100 * std::llround(measure_clock() * 1e-8);
+  std::string host = measuring_host(task.target, worker_options(task.target).device);
+  std::string fingerprint = fingerprint_of(here, host, /*number=*/1);
+  if (is_wanted_machine(task.machine, fingerprint)) return "";
+  return cat(task.name, " is for a machine that is `", task.machine, "`, and this one is `", fingerprint, "`");
+}
+
+std::string where_to_measure(const std::vector<TuneTask>& tasks, const std::string& database) {
+  if (!is_database_address(database)) return kHere;
   for (const TuneTask& task : tasks) {
-    if (task.machine.empty()) continue;
-    FleetMachine here{.version = TW_VERSION, .memory_bytes = i64{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE)};
-    here.clock_mhz = 100 * std::llround(measure_clock() * 1e-8);
-    std::string host = measuring_host(task.target, worker_options(task.target).device);
-    std::string fingerprint = fingerprint_of(here, host, /*number=*/1);
-    if (is_wanted_machine(task.machine, fingerprint)) continue;
-    return say(cat(task.name, " is for a machine that is `", task.machine, "`, and this one is `", fingerprint,
-                   "`; --measure-on fleet has it measured there")),
-           false;
+    std::string why = why_no_worker(task.target);
+    if (why.empty()) why = why_not_this_machine(task);
+    if (why.empty()) continue;
+    say(cat(why, "; the machines of ", database, " measure"));
+    return kFleet;
   }
-  return true;
+  return kHere;
 }
 
 std::unique_ptr<TunerLink> join_fleet(const std::vector<TuneTask>& tasks, const std::string& address,

@@ -23,10 +23,14 @@ class FleetDevices : public FleetPrograms {
                          "\nbudget: {trials: 6, min_gain: 0}\n"
                          "tasks: [{name: mm, op: matmul, args: {M: 64, N: 64, K: 32}}]\n"));
     std::vector<std::string> words = {"tune", "list.yaml", "--database", address_, "--json"};
-    EXPECT_EQ(run(words, {}, environment).code, 3) << "the tuner has the device itself";
-    words.insert(words.end(), {"--measure-on", "fleet"});
+    std::vector<std::string> here = words;
+    here.insert(here.end(), {"--measure-on", "here"});
+    EXPECT_EQ(run(here, {}, environment).code, 3) << "the tuner has the device itself";
+    here = {"tune", "list.yaml", "--database", "file.db"};
+    EXPECT_EQ(run(here, {}, environment).code, 3) << "a file has no fleet";
     test::Finished tuned = run(words, {}, environment);
     EXPECT_EQ(tuned.code, 0) << tuned.err;
+    EXPECT_NE(tuned.err.find(cat("; the machines of ", address_, " measure")), std::string::npos) << tuned.err;
     return boost::json::parse(tuned.out);
   }
   std::vector<Record> good_records() const {
