@@ -3,7 +3,7 @@
 # only the launcher here: the processes know nothing of each other. Ctrl-C takes all machines back.
 #   ./measure_mpirun.sh HOSTFILE postgresql://worker@db.example/tw
 set -euo pipefail
-hosts=$1 database=$2
+hosts=${1:?say HOSTFILE and ADDRESS} database=${2:?say HOSTFILE and ADDRESS}
 
 # One process a host, on all of its cores: two of them would disturb each other's times. One that ends by itself does not
 # end the others.

@@ -122,7 +122,10 @@ DatabaseResult<Calibrate> BuiltSource::calibrate(TrialQueue& queue, Measurer& me
 
 DatabaseStatus BuiltSource::take_incumbent(TrialQueue& queue, FleetTask& task, const IncumbentRecord& record) {
   const BuildPurpose purpose{BuildPurpose::Sort::Record, task.target_text, record.id};
-  std::erase(missing_, purpose);
+  // Older ones are of another task, which asks again, or of this one, which has a better one by now.
+  std::erase_if(missing_, [&](const BuildPurpose& other) {
+    return other.sort == purpose.sort && other.target == purpose.target && other.record <= purpose.record;
+  });
   if (!is_better_incumbent(task, record)) return Done{};
   const std::string kind = kind_for(task.target_text);
   BuildQueue builds(queue);
