@@ -32,12 +32,11 @@ class GpuDay : public ::testing::Test {
     test::write_file(bundle_->path() + "/gemm_tune.yaml",
                      list_of("device: auto", "budget: {trials: 8}\ndatabase: none.db\n"));
     test::write_file(bundle_->path() + "/pytorch_times.py", "print('{}')\n");
-    for (const char* folder : {"finalists", "checked"}) {
-      Finished made =
-          test::tracewright({"tune", "tasks.yaml", "--compile-only", "--finalists", "2", "--output", folder},
-                            {.folder = bundle_->path()});
-      ASSERT_EQ(made.code, 0) << made.err;
-    }
+    Finished made =
+        test::tracewright({"tune", "tasks.yaml", "--compile-only", "--finalists", "2", "--output", "finalists"},
+                          {.folder = bundle_->path()});
+    ASSERT_EQ(made.code, 0) << made.err;
+    fs::copy(bundle_->path() + "/finalists", bundle_->path() + "/checked", fs::copy_options::recursive);
   }
   static void TearDownTestSuite() { bundle_.reset(); }
 
