@@ -71,7 +71,7 @@ constexpr Part parts[] = {
     {0x61, 0x022, "apple-m1"},    {0x61, 0x023, "apple-m1"},
 };
 
-// Of the core that this thread runs on; 0 = the system does not say.
+// The register MIDR_EL1 of the core that this thread runs on; 0 if the system does not let programs read it.
 u64 identification() {
   u64 value = 0;
   if (getauxval(AT_HWCAP) & HWCAP_CPUID) asm("mrs %0, midr_el1" : "=r"(value));

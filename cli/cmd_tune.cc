@@ -11,11 +11,9 @@
 #include <filesystem>
 #include <limits>
 
-#include "backends/cuda/nvrtc.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/compile_only.h"
-#include "cli/devices.h"
 #include "cli/interrupt.h"
 #include "cli/join_fleet.h"
 #include "cli/model_file.h"
@@ -332,9 +330,7 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
 
 // Said before anything is searched.
 bool have_device(const Target& target) {
-  std::string ignored, nvrtc;
-  if (target.kind == TargetKind::Cuda) nvrtc = cuda::nvrtc_version(ignored).value_or("");
-  std::string problem = why_no_device(target, nvrtc);
+  std::string problem = why_no_worker(target);
   if (problem.empty()) return true;
   if (target.kind == TargetKind::Cuda)
     problem +=

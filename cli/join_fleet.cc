@@ -20,9 +20,7 @@
 #include "sampler/search/trial.h"
 
 namespace tw::cli {
-namespace {
 
-// Why no worker of this machine runs code for the target: there is no device, or the processor is of another kind.
 std::string why_no_worker(const Target& target) {
   if (!is_device(target))
     return architecture(target.triple) == architecture("") ? "" : cat("code for ", target.triple, " does not run here");
@@ -30,8 +28,6 @@ std::string why_no_worker(const Target& target) {
   if (target.kind == TargetKind::Cuda) nvrtc = cuda::nvrtc_version(ignored).value_or("");
   return why_no_device(target, nvrtc);
 }
-
-}  // namespace
 
 bool check_measure_on(const std::string& said, const std::string& database, bool replays) {
   bool is_known = said == kHere || said == kFleet;

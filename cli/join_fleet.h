@@ -18,6 +18,9 @@ std::string where_to_measure(const std::vector<TuneTask>& tasks, const std::stri
 // False after a message. `replays`: the run measures nothing.
 bool check_measure_on(const std::string& said, const std::string& database, bool replays);
 
+// Why no worker of this machine runs code for the target, a sentence: there is no device, or the processor is of
+// another kind; "" if one does.
+std::string why_no_worker(const Target& target);
 // Why this machine is not the one that a task is for (TuneTask::machine), a sentence; "" if it is.
 std::string why_not_this_machine(const TuneTask& task);
 

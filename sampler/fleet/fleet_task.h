@@ -71,7 +71,7 @@ DatabaseStatus read_new_records(FleetTask& task, Database& database);
 bool is_better_incumbent(const FleetTask& task, const IncumbentRecord& record);
 void set_incumbent(FleetTask& task, const IncumbentRecord& record, Kernel kernel);
 // Takes the best kernel that a tuner knows as the incumbent, if it is better. So a machine whose role reads no records
-// times its candidates in turn with the best of all, too. One that cannot be replayed is left out.
+// times its candidates in turn with the best of all, too. An incumbent whose trace cannot be replayed is left out.
 void take_incumbent(FleetTask& task, const IncumbentRecord& record);
 
 // A trial that was replayed, and compiled unless there is a fault.

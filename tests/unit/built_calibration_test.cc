@@ -55,7 +55,9 @@ TEST_F(BuiltCode, KernelsOfACalibrationAreCheckedAsWell) {
     std::lock_guard lock(mutex_);
     return said_.find("cannot be calibrated: built kernels are not run: its signature") != std::string::npos;
   };
-  while (!is_said()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (double begin = seconds_now(); !is_said() && seconds_now() - begin < 60;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(is_said());
   {
     std::lock_guard lock(mutex_);
     EXPECT_TRUE(ran_.empty());
