@@ -32,7 +32,7 @@ constexpr const char* kOwnRecords = "cpu_records.jsonl.gz";
 
 struct Options {
   std::vector<std::string> files;
-  std::string models = "mlp,tree,draft,random", model = "auto", output, effort = "full";
+  std::string models = "mlp,xgboost,tree,draft,random", model = "auto", output, effort = "full";
   int folds = 5, seeds = 1, recall = 10, programs = 300;
   bool json = false;
 };
@@ -175,7 +175,8 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
     double share = 1.0 / options.seeds;
     mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;
     mean.accuracy.pairwise += one.accuracy.pairwise * share, mean.accuracy.rank += one.accuracy.rank * share;
-    mean.accuracy.recall += one.accuracy.recall * share;
+    mean.accuracy.recall += one.accuracy.recall * share, mean.accuracy.clear_pairs += one.accuracy.clear_pairs * share;
+    mean.accuracy.clear_groups = one.accuracy.clear_groups;
     mean.accuracy.k = one.accuracy.k, mean.accuracy.groups = one.accuracy.groups;
     mean.training_seconds += one.training_seconds * share, mean.scoring_seconds += one.scoring_seconds * share;
   }
@@ -183,12 +184,13 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
 }
 
 void print(const std::vector<Row>& rows, const std::string& standard, const Options& options) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   boost::json::array json;
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const Accuracy& found = row.mean.accuracy;
     // Without a group nothing could be compared.
-    auto share = [&](double value) { return found.groups > 0 ? value : std::numeric_limits<double>::quiet_NaN(); };
+    auto share = [&](double value) { return found.groups > 0 ? value : kUnknown; };
     auto shown = [&](double value) { return found.groups > 0 ? fmt::format("{:.3f}", value) : std::string("-"); };
     json.push_back({{"model", row.model},
                     {"default", row.model == standard},
@@ -196,6 +198,7 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
                     {"top1", json_number(share(found.top1))},
                     {"top5", json_number(share(found.top5))},
                     {"pairwise", json_number(share(found.pairwise))},
+                    {"clear_pairs", json_number(found.clear_groups > 0 ? found.clear_pairs : kUnknown)},
                     {"rank", json_number(share(found.rank))},
                     {"recall", json_number(share(found.recall))},
                     {"recall_at", found.k},
@@ -203,15 +206,16 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6}});
     table.push_back({row.model, name_of(row.holdout), shown(found.top1), shown(found.top5), shown(found.pairwise),
-                     shown(found.rank), shown(found.recall), fmt::format("{:.1f} s", row.mean.training_seconds),
+                     found.clear_groups > 0 ? shown(found.clear_pairs) : "-", shown(found.rank), shown(found.recall),
+                     fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
   if (options.json)
     print_json({{"models", json}});
   else
-    print_table(
-        {"model", "split", "top-1", "top-5", "pairs", "rank", cat("recall@", options.recall), "training", "a score"},
-        table);
+    print_table({"model", "split", "top-1", "top-5", "pairs", "clear pairs", "rank", cat("recall@", options.recall),
+                 "training", "a score"},
+                table);
 }
 
 int evaluate_all(const Options& options) {

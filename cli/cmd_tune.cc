@@ -304,8 +304,8 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
     print_tuned_models(models);
   }
   if (result.interrupted) {
-    say(cat("interrupted; everything measured is stored in ", path, ". Go on with\n  tracewright tune ", options.file,
-            " --database ", path, fleet ? " --measure-on fleet" : ""));
+    say(cat("interrupted; everything measured is stored in ", path, "; the same command goes on",
+            options.more > 0 ? ", and counts its --more anew" : ""));
   }
   int code = exit_code_of(result);
   return code == Ok && !(is_noted && is_written) ? Environment : code;

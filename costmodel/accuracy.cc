@@ -26,11 +26,13 @@ double speed_of_best(const std::vector<Entry>& entries, double fastest, std::siz
   return fastest / found;
 }
 
-double pairs_in_order(const std::vector<Entry>& entries) {
+// Of pairs with different seconds, one of them at least `ratio` times the other; -1 if there is none.
+double pairs_in_order(const std::vector<Entry>& entries, double ratio) {
   double right = 0, all = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     for (std::size_t j = i + 1; j < entries.size(); ++j) {
-      if (entries[i].seconds == entries[j].seconds) continue;
+      const auto [low, high] = std::minmax(entries[i].seconds, entries[j].seconds);
+      if (low == high || high < ratio * low) continue;
       all += 1;
       if (entries[i].score == entries[j].score)
         right += 0.5;
@@ -38,7 +40,7 @@ double pairs_in_order(const std::vector<Entry>& entries) {
         right += 1;
     }
   }
-  return right / all;
+  return all > 0 ? right / all : -1;
 }
 
 // Ranks of values, the lowest first; equal ones get the mean of theirs.
@@ -95,11 +97,14 @@ Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds
     sum.groups += 1;
     sum.top1 += speed_of_best(entries, fastest, 1);
     sum.top5 += speed_of_best(entries, fastest, 5);
-    sum.pairwise += pairs_in_order(entries);
+    sum.pairwise += pairs_in_order(entries, 1);
+    if (const double clear = pairs_in_order(entries, Accuracy::kClear); clear >= 0)
+      sum.clear_pairs += clear, sum.clear_groups += 1;
     sum.rank += rank_correlation(entries);
     sum.recall += recall_at(entries, std::min<std::size_t>(k, entries.size() / 2));
   }
   if (sum.groups == 0) return sum;
+  sum.clear_pairs /= std::max(1, sum.clear_groups);
   for (double* share : {&sum.top1, &sum.top5, &sum.pairwise, &sum.rank, &sum.recall}) *share /= sum.groups;
   return sum;
 }

@@ -26,13 +26,14 @@ void add(Accuracy& sum, const Accuracy& part) {
   sum.top1 += part.top1 * part.groups, sum.top5 += part.top5 * part.groups;
   sum.pairwise += part.pairwise * part.groups, sum.rank += part.rank * part.groups;
   sum.recall += part.recall * part.groups;
+  sum.clear_pairs += part.clear_pairs * part.clear_groups, sum.clear_groups += part.clear_groups;
   sum.k = part.k, sum.groups += part.groups;
 }
 
 Accuracy mean_of(Accuracy sum) {
   double groups = std::max(1, sum.groups);
   sum.top1 /= groups, sum.top5 /= groups, sum.pairwise /= groups, sum.rank /= groups;
-  sum.recall /= groups;
+  sum.recall /= groups, sum.clear_pairs /= std::max(1, sum.clear_groups);
   return sum;
 }
 

@@ -380,6 +380,7 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
     pairwise[cat(row.at("model").as_string().c_str(), " ", split)] = row.at("pairwise").as_double();
     EXPECT_TRUE(split == "within tasks" || split == "unseen tasks" || split == "unseen operators");
     EXPECT_GT(row.at("top1").as_double(), 0);
+    EXPECT_GE(row.at("clear_pairs").as_double(), 0);
     EXPECT_GE(row.at("top5").as_double(), row.at("top1").as_double());
     EXPECT_FALSE(row.at("default").as_bool()) << "none of these three";
     EXPECT_EQ(row.at("recall_at").as_int64(), 10);

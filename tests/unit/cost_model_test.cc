@@ -51,6 +51,20 @@ TEST(Accuracy, CountsByHand) {
   EXPECT_DOUBLE_EQ(a.recall, 1.0 / 2);     // of 1 s and 2 s only the first
 }
 
+TEST(Accuracy, ClearPairsDifferByATenth) {
+  // The wrong pair is 1 and 1.09 s; of the second group no pair is clear.
+  const std::vector<double> seconds = {1, 1.09, 2, 2.2, failed, 3, 3.2};
+  const std::vector<float> scores = {4, 5, 3, 2, 1, 1, 2};
+  const Accuracy a = accuracy(scores, seconds, std::vector<i32>{0, 0, 0, 0, 0, 1, 1});
+  EXPECT_EQ(a.groups, 2);
+  EXPECT_EQ(a.clear_groups, 1);
+  EXPECT_DOUBLE_EQ(a.pairwise, (0.9 + 0) / 2);
+  EXPECT_DOUBLE_EQ(a.clear_pairs, 1);
+  const Accuracy wrong =
+      accuracy(std::vector<float>{1, 2, 3}, std::vector<double>{1, 1.05, 1.1}, std::vector<i32>(3, 0));
+  EXPECT_DOUBLE_EQ(wrong.clear_pairs, 0) << "1 and 1.1 s";
+}
+
 TEST(Accuracy, ConstantScoresGainNothingFromTheOrderOfTheData) {
   const std::vector<double> seconds = {1, 2, 3, 4, 5, 6, failed, failed};
   const Accuracy a = accuracy(std::vector<float>(8, 1.0f), seconds, std::vector<i32>(8, 0), 3);
