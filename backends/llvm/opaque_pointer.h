@@ -1,4 +1,4 @@
-// Used by FunctionEmitter and LoopPressure.
+// Used by FunctionEmitter and BodyPressure.
 #pragma once
 #include <llvm/IR/IRBuilder.h>
 
