@@ -10,6 +10,7 @@
 
 #include "dsl/base/text.h"
 #include "dsl/ir/limits.h"
+#include "graph/onnx/function_body.h"
 #include "graph/onnx/node_import.h"
 #include "graph/onnx/plugin.h"
 
@@ -170,32 +171,13 @@ class ModelImport {
     for (int i = 0; i < std::min(function.input_size(), node.input_size()); ++i) {
       if (!node.input(i).empty()) values_[function.input(i)] = outside.at(node.input(i));
     }
-    auto body = function.node();
-    for (proto::NodeProto& inner : body) give_attributes(node, inner);
-    nodes(body);
+    nodes(function_body(function, node));
     for (int i = 0; i < std::min(function.output_size(), node.output_size()); ++i) {
       auto made = values_.find(function.output(i));
       if (made != values_.end()) outside[node.output(i)] = made->second;
     }
     values_ = std::move(outside);
     opset_ = opset;
-  }
-
-  // Attributes that a function's node takes from the call; those that the call leaves out are left out.
-  static void give_attributes(const proto::NodeProto& call, proto::NodeProto& inner) {
-    google::protobuf::RepeatedPtrField<proto::AttributeProto> kept;
-    for (const proto::AttributeProto& own : inner.attribute()) {
-      if (own.ref_attr_name().empty()) {
-        *kept.Add() = own;
-        continue;
-      }
-      for (const proto::AttributeProto& given : call.attribute()) {
-        if (given.name() != own.ref_attr_name()) continue;
-        *kept.Add() = given;
-        kept.rbegin()->set_name(own.name());
-      }
-    }
-    inner.mutable_attribute()->Swap(&kept);
   }
 
   // `If` with a condition that is known: its branch in its place.

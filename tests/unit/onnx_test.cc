@@ -207,6 +207,30 @@ TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
             "node `c` (rows): operators of `own` are not supported");
 }
 
+// In branches, too: the function's value of an attribute counts where the call has none.
+TEST_F(Onnx, FunctionsHaveDefaultsAndOmittedOperands) {
+  auto along = [](i64 value) { return part(1, "along") + number(3, static_cast<u64>(value)) + number(20, 2); };
+  std::string softmax = node("Softmax", {"a"}, {"s"}, part(5, part(1, "axis") + part(21, "along")));
+  auto branch = [&](const char* name) {
+    std::string graph = part(1, softmax) + part(12, value_info("s", DType::F32, {2, 3}));
+    return part(5, part(1, name) + part(6, graph) + number(20, 5));
+  };
+  std::string function = part(1, "rows") + part(4, "a") + part(4, "condition") + part(4, "least") + part(5, "y") +
+                         part(7, node("Clip", {"a", "least"}, {"z"})) +
+                         part(7, node("If", {"condition"}, {"s"}, branch("then_branch") + branch("else_branch"))) +
+                         part(7, node("Add", {"z", "s"}, {"y"})) + part(10, "own") + part(11, along(0));
+  auto of_call = [&](const std::string& attribute) {
+    std::string graph = part(1, node("rows", {"x", "c"}, {"y"}, attribute, "own")) + part(2, "g") +
+                        part(11, value_info("x", DType::F32, {2, 3})) + part(11, value_info("c", DType::Bool, {})) +
+                        part(12, value_info("y", DType::F32, {2, 3}));
+    ImportOptions options;
+    options.constants["c"] = HostArray::zeros(DType::Bool, {});
+    return imported(model(graph, part(25, function)), options);
+  };
+  EXPECT_NE(of_call("").find("s: f32[2, 3] = softmax(x; axis = 0)\n"), std::string::npos) << of_call("");
+  EXPECT_NE(of_call(part(5, along(1))).find("softmax(x; axis = 1)"), std::string::npos) << of_call(part(5, along(1)));
+}
+
 TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
   auto branch = [](const char* name, const std::string& op) {
     std::string graph =
