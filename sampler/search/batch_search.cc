@@ -79,13 +79,13 @@ std::vector<Candidate> BatchSearch::propose(TaskState& state, const Wanted& want
   return plan_.kind->has_scores ? select_batch(std::move(proposed), round, plan_.selection) : proposed;
 }
 
-// The first batches are small, so that what they find is used early: 8, 16, then 32. Of few trials or little time each
-// task gets its part first.
+// The first batches are small, so that what they find is used early: 8, 16, then 32; or the strategy has a size of its
+// own. Of few trials or little time each task gets its part first.
 i64 BatchSearch::batch_size(const TaskState& state, const Wanted& wanted) const {
-  if (state.strategy->batch() > 0) return state.strategy->batch();
+  const i64 own = state.strategy->batch();
   i64 tasks = static_cast<i64>(wanted.tasks), usual = wanted.known < 3 * kFirstBatch ? 2 * kFirstBatch : kFullBatch;
-  if (wanted.known >= kFirstBatch) return std::max(usual, wanted.least);
-  i64 most = std::max(kFirstBatch, wanted.least);
+  if (wanted.known >= kFirstBatch) return own > 0 ? own : std::max(usual, wanted.least);
+  i64 most = own > 0 ? own : std::max(kFirstBatch, wanted.least);
   if (options_.total_trials > 0) most = std::min(most, options_.total_trials / tasks);
   if (double trial = seconds_of_a_trial(state); options_.seconds > 0 && trial > 0) {
     double part = options_.seconds / 2 / static_cast<double>(tasks);

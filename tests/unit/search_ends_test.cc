@@ -126,6 +126,25 @@ TEST_F(Search, ATotalIsDividedByWeight) {
   EXPECT_TRUE(of_thirteen == 3 || of_thirteen == 4) << of_thirteen << ": each its part, at first";
 }
 
+// Strategies that measure 64 together, too.
+TEST_F(Search, EachTaskHasItsPartOfASmallTotal) {
+  tasks_ = {task_of("dense", {{"M", i64{32}}, {"N", i64{48}}, {"K", i64{32}}}),
+            task_of("dense", {{"M", i64{32}}, {"N", i64{96}}, {"K", i64{32}}}),
+            task_of("dense", {{"M", i64{32}}, {"N", i64{128}}, {"K", i64{32}}})};
+  for (std::size_t i = 0; i < tasks_.size(); ++i) tasks_[i].name = cat("task", i);
+  for (const char* strategy : {"annealing", "metropolis", "reference", "genetic", "random"}) {
+    Database file = database(cat("part_", strategy));
+    FakeMeasurer measurer;
+    Watcher watcher;
+    TuneOptions chosen = options();
+    chosen.search.strategy = strategy;
+    chosen.search = completed(chosen.search);
+    chosen.trials = chosen.total_trials = 30;
+    TuneResult result = run(chosen, file, &measurer, watcher);
+    for (const TaskProgress& task : result.tasks) EXPECT_GE(task.trials, 5) << strategy << ", " << task.name;
+  }
+}
+
 TEST(MachineBound, IsTheArithmeticOrTheBytes) {
   TuneTask dense = task_of("dense", {{"M", i64{256}}, {"N", i64{256}}, {"K", i64{256}}});
   TuneTask softmax = task_of("softmax", {{"M", i64{256}}, {"N", i64{256}}});
