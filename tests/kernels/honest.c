@@ -99,6 +99,23 @@ RUN(add_one) {
   return 0;
 }
 
+/* The same, but the first call with new data in the same place waits for some milliseconds. */
+RUN(stalls_once) {
+  struct {
+    int64_t mark, has_stalled;
+    float first;
+  }* seen = scratch;
+  const int64_t mark = 0x5ca1ab1e;
+  const float* x = buffers[0];
+  if (seen->mark != mark) seen->mark = mark, seen->has_stalled = 0, seen->first = x[0];
+  if (x[0] != seen->first && !seen->has_stalled) {
+    seen->has_stalled = 1;
+    for (volatile int64_t i = 0; i < 20000000; ++i) {
+    }
+  }
+  return add_one_run(buffers, scratch, parallel_for, pool);
+}
+
 /* Relocations of every kind that compilers write: constants, a table of pointers, calls, zeroed
  * memory. */
 static const float table[4] = {1, 2, 3, 4};

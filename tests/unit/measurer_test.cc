@@ -217,6 +217,17 @@ TEST_F(MeasurerTest, OnlyOneCallIfItTakesLong) {
   EXPECT_GT(usual.pairs, 1);
 }
 
+// The second check after timing has new data for both calls, also where the first of them waits for a busy machine.
+TEST_F(MeasurerTest, AStallInTheSecondCheckMakesNoResultWrong) {
+  MeasureOptions options;
+  options.single_call_seconds = 2e-3;
+  Kernel kernel = vector_kernel("honest", "stalls_once");
+  kernel.manifest.scratch_shared_bytes = 64;
+  MeasureResult result = measurer_->measure(begin_vector(), kernel, options);
+  EXPECT_TRUE(is_measured(result)) << show(result);
+  EXPECT_GT(result.pairs, 1) << "the first call was quick";
+}
+
 TEST_F(MeasurerTest, Relocations) {
   int task = begin(vector_kernel("honest", "relocations"), {});
   MeasureResult result = measurer_->measure(task, vector_kernel("honest", "relocations"), {});
