@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -191,23 +192,24 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
     const Accuracy& found = row.mean.accuracy;
     // Without a group nothing could be compared.
     auto share = [&](double value) { return found.groups > 0 ? value : kUnknown; };
-    auto shown = [&](double value) { return found.groups > 0 ? fmt::format("{:.3f}", value) : std::string("-"); };
+    auto shown = [](double value) { return std::isnan(value) ? std::string("-") : fmt::format("{:.3f}", value); };
+    const double clear_pairs = found.clear_groups > 0 ? found.clear_pairs : kUnknown;
     json.push_back({{"model", row.model},
                     {"default", row.model == standard},
                     {"split", name_of(row.holdout)},
                     {"top1", json_number(share(found.top1))},
                     {"top5", json_number(share(found.top5))},
                     {"pairwise", json_number(share(found.pairwise))},
-                    {"clear_pairs", json_number(found.clear_groups > 0 ? found.clear_pairs : kUnknown)},
+                    {"clear_pairs", json_number(clear_pairs)},
                     {"rank", json_number(share(found.rank))},
                     {"recall", json_number(share(found.recall))},
                     {"recall_at", found.k},
                     {"features", row.model == kDraft ? "" : name_of(feature_kind_of(row.model))},
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6}});
-    table.push_back({row.model, name_of(row.holdout), shown(found.top1), shown(found.top5), shown(found.pairwise),
-                     found.clear_groups > 0 ? shown(found.clear_pairs) : "-", shown(found.rank), shown(found.recall),
-                     fmt::format("{:.1f} s", row.mean.training_seconds),
+    table.push_back({row.model, name_of(row.holdout), shown(share(found.top1)), shown(share(found.top5)),
+                     shown(share(found.pairwise)), shown(clear_pairs), shown(share(found.rank)),
+                     shown(share(found.recall)), fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
   if (options.json)

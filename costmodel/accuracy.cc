@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <optional>
 
 namespace tw {
 namespace {
@@ -26,8 +27,9 @@ double speed_of_best(const std::vector<Entry>& entries, double fastest, std::siz
   return fastest / found;
 }
 
-// Of pairs with different seconds, one of them at least `ratio` times the other; -1 if there is none.
-double pairs_in_order(const std::vector<Entry>& entries, double ratio) {
+// The share of pairs in the right order, of those whose slower one takes at least `ratio` times as long; nullopt if
+// there is no such pair.
+std::optional<double> pairs_in_order(const std::vector<Entry>& entries, double ratio) {
   double right = 0, all = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     for (std::size_t j = i + 1; j < entries.size(); ++j) {
@@ -40,7 +42,7 @@ double pairs_in_order(const std::vector<Entry>& entries, double ratio) {
         right += 1;
     }
   }
-  return all > 0 ? right / all : -1;
+  return all > 0 ? std::optional(right / all) : std::nullopt;
 }
 
 // Ranks of values, the lowest first; equal ones get the mean of theirs.
@@ -97,9 +99,8 @@ Accuracy accuracy(std::span<const float> scores, std::span<const double> seconds
     sum.groups += 1;
     sum.top1 += speed_of_best(entries, fastest, 1);
     sum.top5 += speed_of_best(entries, fastest, 5);
-    sum.pairwise += pairs_in_order(entries, 1);
-    if (const double clear = pairs_in_order(entries, Accuracy::kClear); clear >= 0)
-      sum.clear_pairs += clear, sum.clear_groups += 1;
+    sum.pairwise += *pairs_in_order(entries, 1);
+    if (auto clear = pairs_in_order(entries, Accuracy::kClear)) sum.clear_pairs += *clear, sum.clear_groups += 1;
     sum.rank += rank_correlation(entries);
     sum.recall += recall_at(entries, std::min<std::size_t>(k, entries.size() / 2));
   }

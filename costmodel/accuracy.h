@@ -16,8 +16,8 @@ struct Accuracy {
   double top1 = 0;      // seconds of the fastest / of the one scored best; 1 = it is the fastest
   double top5 = 0;      // the same with the fastest of the 5 scored best; failed = 0
   double pairwise = 0;  // share of pairs with different seconds that are scored in the right order
-  // The same of pairs of which one takes at least kClear times as long as the other: whether one that differs by less
-  // is the faster, a second measurement may see otherwise. Mean over `clear_groups`.
+  // The same of pairs whose slower candidate takes at least kClear times as long. A second measurement might order
+  // closer pairs in the other way. Mean over `clear_groups`.
   double clear_pairs = 0;
   double rank = 0;       // Spearman's correlation of the ranks by score and by speed; equal ones share their mean rank
   double recall = 0;     // share of the k fastest that are among the k scored best

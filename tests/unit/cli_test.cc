@@ -21,6 +21,7 @@
 #include "dsl/text/workload.h"
 #include "runtime/store/database.h"
 #include "sampler/tasks/model_data.h"
+#include "support/python.h"
 #include "support/run_program.h"
 #include "support/support.h"
 
@@ -361,6 +362,23 @@ void write_predicted(Database& from, Database& to) {
     ASSERT_TRUE(from.visit({.workload = task.workload, .target = task.target}, add));
   }
   EXPECT_EQ(next, data.draft.size());
+}
+
+TEST_F(Cli, ListsOfRandomTasksAreRight) {
+  const std::string python = test::python_with("random");
+  if (python.empty()) GTEST_SKIP() << "there is no python3";
+  auto list = [&](const std::string& seed) {
+    const std::string path = cat(folder.path(), "/", seed, ".yaml");
+    EXPECT_EQ(test::run_program({python, cat(TW_SOURCE_DIR, "/bench/random_tasks.py"), "--count", "40", "--seed", seed,
+                                 "--output", path})
+                  .code,
+              0);
+    return test::read_file(path);
+  };
+  const std::string first = list("1");
+  EXPECT_EQ(first, list("1"));
+  EXPECT_NE(first, list("2"));
+  EXPECT_EQ(run_json({"tune", "1.yaml", "--dry-run"}).at("tasks").as_array().size(), 40u);
 }
 
 TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
