@@ -1,5 +1,4 @@
-// Chromium without a window, for tests of pages, driven through the DevTools protocol over a pipe. The test's own file
-// includes <boost/json/src.hpp>.
+// Chromium without a window, for tests of pages, driven through the DevTools protocol over a pipe.
 #pragma once
 #include <sys/types.h>
 

@@ -2,7 +2,7 @@
 // what a bare machine can do with it. The runtime is that of this machine, not of Ubuntu 24.04, which has newer ones.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <filesystem>
 
 #include "dsl/base/sanitizer.h"

@@ -1,7 +1,7 @@
 // The commands check, explain and reduce, as the real program, and what they stand on.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <cmath>
 #include <filesystem>
 

@@ -2,7 +2,7 @@
 // no device.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <filesystem>
 
 #include "support/opencl_device.h"

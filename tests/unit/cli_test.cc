@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <chrono>
 #include <cstring>
 #include <filesystem>

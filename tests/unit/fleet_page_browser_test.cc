@@ -2,7 +2,7 @@
 // runs everywhere.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <cstdio>
 
 #include "dsl/base/rng.h"

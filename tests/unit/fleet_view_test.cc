@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <filesystem>
 #include <map>
 #include <regex>

@@ -44,7 +44,7 @@ class GpuDay : public ::testing::Test {
     if (std::string missing = test::missing_for_nvrtc(); !missing.empty()) GTEST_SKIP() << missing;
   }
 
-  Finished day(const std::string& steps, std::vector<std::string> environment = {}, const std::string& seconds = "100",
+  Finished day(const std::string& steps, std::vector<std::string> environment = {}, const std::string& seconds = "400",
                const char* driver = "cuda_stub") {
     std::vector<std::string> words = {bundle_->path() + "/gpu-day", "day", seconds};
     for (const std::string& step : split(steps, ' ')) words.push_back(step);
@@ -92,9 +92,10 @@ TEST_F(GpuDay, AFaultInTheMiddle) {
   test::write_file(folder_.path() + "/once", "x");
   Finished finished = day("tasks manifest", {"TW_STUB_FAULT=illegal", "TW_STUB_COUNTS=loads",
                                              cat("TW_STUB_ONCE=", folder_.path(), "/once")});
-  EXPECT_TRUE(has(result("tasks.json"), "illegal memory access")) << finished.out;
-  EXPECT_TRUE(has(result("tasks.json"), "\"task\":\"mm\"")) << "the other kernel";
-  EXPECT_TRUE(is_done("manifest")) << finished.out;
+  const std::string said = cat(finished.out, result("tasks.log"), result("tasks.json"), result("manifest.log"));
+  EXPECT_TRUE(has(result("tasks.json"), "illegal memory access")) << said;
+  EXPECT_TRUE(has(result("tasks.json"), "\"task\":\"mm\"")) << said << "the other kernel";
+  EXPECT_TRUE(is_done("manifest")) << said;
 }
 
 TEST_F(GpuDay, AKernelThatHangs) {
@@ -114,7 +115,7 @@ TEST_F(GpuDay, NoMemory) {
 
 TEST_F(GpuDay, ADriverThatIsTooOldOrMissing) {
   for (const char* driver : {"cuda_stub_old", "nowhere"}) {
-    Finished finished = day("tasks doctor", {}, "100", driver);
+    Finished finished = day("tasks doctor", {}, "400", driver);
     EXPECT_EQ(finished.code, 1) << finished.out;
     EXPECT_TRUE(has(result("tasks.log"), "libcuda.so.1")) << result("tasks.log");
     EXPECT_TRUE(is_done("doctor"));

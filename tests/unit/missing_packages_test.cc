@@ -1,7 +1,7 @@
 // The built program on a machine without the optional libraries: what works, and what it says about the rest.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <map>
 
 #include "dsl/base/text.h"

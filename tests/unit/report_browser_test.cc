@@ -1,7 +1,7 @@
 // Pages of `tracewright report` in a real browser. Without one these tests are skipped; report_test.cc runs everywhere.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 
 #include "dsl/base/rng.h"
 #include "runtime/measure/machine_roofs.h"

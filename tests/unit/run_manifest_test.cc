@@ -3,7 +3,7 @@
 // not tested here.
 #include <gtest/gtest.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
 #include <regex>

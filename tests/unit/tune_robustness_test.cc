@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
