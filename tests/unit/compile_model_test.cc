@@ -83,6 +83,25 @@ TEST(CompileModel, ColumnsThatLieInTwoDimensions) {
   EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs)));
 }
 
+// Long expressions, in which most is repeated, with vectors of 8 lanes and 16 registers.
+TEST(CompileModel, EveryFunctionHasAKernelOnAvx2) {
+  const std::string text = "cpu -mcpu=x86-64-v3 -threads=1";
+  Diagnostics diagnostics(Source{"target", text});
+  Target target = *parse_target(text, 0, diagnostics);
+  std::vector<std::pair<std::string, WorkloadArguments>> functions = {
+      {"arctangent", {{"half", i64{0}}}}, {"arctangent", {{"half", i64{1}}}}, {"arctangent", {{"half", i64{2}}}}};
+  for (const char* name : {"sine", "cosine", "tangent", "area_sine", "area_cosine", "area_tangent", "mish", "gelu",
+                           "hyperbolic_sine", "hyperbolic_cosine", "error_function"})
+    functions.push_back({name, {}});
+  for (const auto& [name, arguments] : functions) {
+    Builder b;
+    Graph graph = b.finish(b.add(name, arguments, {b.input({64, 1000})}));
+    std::string error;
+    auto plan = compile_model(graph, model_tasks(graph, target), {.library = "net", .target = target}, error);
+    EXPECT_TRUE(plan) << name << ": " << error;
+  }
+}
+
 // x, W, W: layers of one shape with different weights.
 struct Layers {
   Graph graph;

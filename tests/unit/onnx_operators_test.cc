@@ -356,8 +356,76 @@ TEST_F(OnnxOperators, TrigonometricFunctions) {
   check("Asin", std::asin, -1, 1);
   check("Acos", std::acos, -1, 1);
   check("Asinh", std::asinh, -20, 20);
+  check("Asinh", std::asinh, -1e38, 1e38);
+  check("Sinh", std::sinh, -1e-4, 1e-4);
+  check("Sinh", std::sinh, -89.4, 89.4);
+  check("Cosh", std::cosh, -89.4, 89.4);
   check("Acosh", std::acosh, 1, 20);
   check("Atanh", std::atanh, -0.99, 0.99);
+}
+
+// Far out only the range is right.
+TEST_F(OnnxOperators, SinesOfHugeNumbersAreNoMoreThanOne) {
+  for (const char* op : {"Sin", "Cos"}) {
+    for (bool is_compiled : {false, true}) {
+      HostArray data = HostArray::zeros(DType::F32, {3});
+      data.set(0, 1e20), data.set(1, -3e38), data.set(2, std::numeric_limits<double>::quiet_NaN());
+      std::vector<HostArray> found = results({op, 22, "", {{data}}}, is_compiled);
+      ASSERT_EQ(found.size(), 1u);
+      EXPECT_LE(std::abs(found[0].get(0)), 1) << op;
+      EXPECT_LE(std::abs(found[0].get(1)), 1) << op;
+      EXPECT_TRUE(std::isnan(found[0].get(2))) << op;
+    }
+  }
+}
+
+// As NumPy has it; processors stop a program at the first two.
+TEST_F(OnnxOperators, IntegersDividedByZeroAreZero) {
+  constexpr double kLeast = -2147483648.0;
+  const std::vector<double> a = {kLeast, 5, -7, 7, -7, kLeast}, b = {-1, 0, 2, -2, -1, kLeast};
+  auto check = [&](const char* op, DType dtype, const std::vector<double>& a, const std::vector<double>& b,
+                   const std::vector<double>& wanted) {
+    SCOPED_TRACE(op);
+    const i64 n = std::ssize(a);
+    std::string error;
+    GraphBuilder builder("g");
+    ValueId x = builder.input("a", {dtype, {n}}), y = builder.input("b", {dtype, {n}});
+    auto made = builder.add(op, {}, {x, y}, op, error);
+    ASSERT_TRUE(made) << error;
+    builder.output((*made)[0], "y");
+    Graph graph = builder.finish();
+    std::vector<HostArray> inputs = {typed(dtype, {n}, a).data, typed(dtype, {n}, b).data};
+    for (bool is_compiled : {false, true}) {
+      auto found = is_compiled ? test::evaluate_compiled(graph, inputs, error) : evaluate(graph, inputs, error);
+      ASSERT_TRUE(found) << error;
+      for (i64 i = 0; i < n; ++i) EXPECT_EQ((*found)[0].get(i), wanted[static_cast<std::size_t>(i)]) << i;
+    }
+  };
+  check("divide", DType::I32, a, b, {kLeast, 0, -3, -3, 7, 1});
+  check("modulo", DType::I32, a, b, {0, 0, 1, -1, 0, 0});
+  check("remainder", DType::I32, a, b, {0, 0, -1, 1, 0, 0});
+  check("divide", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 0, 1, 2});
+  check("modulo", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 200, 0, 1});
+}
+
+// A NaN is more than every number, and takes the place of none of them.
+TEST_F(OnnxOperators, TopKWithANaN) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (bool is_compiled : {false, true}) {
+    Call call{"TopK", 11, "", {typed(DType::F32, {6}, {1, 2, kNaN, 9, 3, kNaN}), known({4})}, 2};
+    std::vector<HostArray> found = results(call, is_compiled);
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_TRUE(std::isnan(found[0].get(0)) && std::isnan(found[0].get(1)));
+    EXPECT_EQ(found[0].get(2), 9);
+    EXPECT_EQ(found[0].get(3), 3);
+    for (auto [i, place] : std::vector<std::pair<i64, double>>{{0, 2}, {1, 5}, {2, 3}, {3, 4}})
+      EXPECT_EQ(found[1].get(i), place);
+    call.attributes = integer("largest", 0);
+    found = results(call, is_compiled);
+    ASSERT_EQ(found.size(), 2u);
+    for (auto [i, place] : std::vector<std::pair<i64, double>>{{0, 0}, {1, 1}, {2, 4}, {3, 3}})
+      EXPECT_EQ(found[1].get(i), place);
+  }
 }
 
 TEST_F(OnnxOperators, WindowsOfCosines) {
