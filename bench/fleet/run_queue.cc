@@ -94,11 +94,12 @@ int run_queue(const QueueLoad& wanted) {
               1e6 * on_fleet / trials, 1e6 * on_tuners / trials);
   const double writes = static_cast<double>(after.writes - before.writes);
   std::printf(
-      "leasing takes %.1f ms a trial; %.2f results are written together, which takes %.1f ms; one waits %.2f s for "
+      "%.2f leases a trial, %.1f ms; %.2f results are written together, which takes %.1f ms; one waits %.2f s for "
       "that, "
       "%.1f s the longest from the start on\n",
-      1e3 * (after.leasing - before.leasing) / trials, trials / writes,
-      1e3 * (after.finishing - before.finishing) / writes, (after.held - before.held) / trials, after.longest_held);
+      static_cast<double>(after.leases - before.leases) / trials, 1e3 * (after.leasing - before.leasing) / trials,
+      trials / writes, 1e3 * (after.finishing - before.finishing) / writes, (after.held - before.held) / trials,
+      after.longest_held);
   std::printf("%.3f heartbeats a trial, %.3f left out\n", static_cast<double>(after.beats - before.beats) / trials,
               static_cast<double>(after.left_out - before.left_out) / trials);
   if (load.shows_statements) server->print_statements(after.trials());

@@ -36,7 +36,7 @@ struct SimulatedMachines::Machine {
   std::atomic<i64> id = 0;  // of the queue; 0 = it is lost, or not there yet
   Rng rng{0};
   std::atomic<i64> good = 0, failed = 0, faults = 0, late = 0, repeated = 0, lost = 0;
-  std::atomic<i64> writes = 0, beats = 0, left_out = 0;
+  std::atomic<i64> leases = 0, writes = 0, beats = 0, left_out = 0;
   std::atomic<double> busy = 0, leasing = 0, finishing = 0, held = 0, longest_held = 0;
   std::optional<LastingQueue> queue;
   std::vector<LeasedTrial> ahead;  // leased while the last trial before them was measured
@@ -81,7 +81,7 @@ SimulatedCounts SimulatedMachines::counts() const {
     sum.late += machine->late, sum.repeated += machine->repeated, sum.lost += machine->lost;
     sum.machines += machine->id != 0;
     sum.busy += machine->busy, sum.leasing += machine->leasing, sum.finishing += machine->finishing;
-    sum.writes += machine->writes, sum.held += machine->held;
+    sum.leases += machine->leases, sum.writes += machine->writes, sum.held += machine->held;
     sum.beats += machine->beats, sum.left_out += machine->left_out;
     sum.longest_held = std::max<double>(sum.longest_held, machine->longest_held);
   }
@@ -108,6 +108,7 @@ bool SimulatedMachines::lease(Machine& machine) {
     return calls.lease(machine.id, *wanted, machine.unwritten.lease_size(fleet_.most));
   });
   add(machine.leasing, seconds_now() - begin);
+  ++machine.leases;
   machine.unwritten.note_lease(seconds_now() - begin);
   if (leased) machine.ahead = std::move(*leased);
   return leased.has_value();

@@ -32,6 +32,7 @@ struct SimulatedCounts {
   i64 machines = 0;                   // that are there
   double busy = 0;                    // seconds of measuring, of all machines together
   double leasing = 0, finishing = 0;  // seconds of waiting for the queue's answers, likewise
+  i64 leases = 0;                     // questions for trials
   i64 writes = 0;                     // of results, of one or several together
   i64 beats = 0, left_out = 0;        // heartbeats that were sent, and that were not (LifeSigns)
   double held = 0, longest_held = 0;  // seconds that results waited until they were sent, together and the longest

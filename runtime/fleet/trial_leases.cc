@@ -120,6 +120,7 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
       if (auto taken = take(); !taken) return taken.failure();
     }
   }
+  rest_.note_lease(!leased.empty());
   if (!leased.empty() && is_listening_) {
     if (auto done = connection_.unlisten(queue_sql::kTrialsChannel); !done) return done.failure();
     is_listening_ = false;

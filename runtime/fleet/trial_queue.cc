@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 #include <tuple>
 
 #include "dsl/base/text.h"
@@ -119,15 +120,22 @@ DatabaseStatus TrialQueue::reconnect() {
 }
 
 // A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
-// also for those of other channels. What came before it listened is not told, so the first wait ends at once.
+// also for those of other channels. What came before it listened is not told, so the first wait ends at once. Where a
+// lease takes long, a machine that is not told anything looks less often, too.
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
   if (is_machine_ && !is_listening_) {
     if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening;
     is_listening_ = true;
     return Done{};
   }
-  auto arrived = connection_.wait(most, other);
+  const std::chrono::milliseconds longest(is_machine_ ? static_cast<i64>(1e3 * IdleRest::longest(lease_time_.mean()))
+                                                      : 0);
+  auto arrived = connection_.wait(std::max(most, longest), other);
   if (!arrived) return arrived.failure();
+  if (is_machine_ && !arrived->empty()) {
+    rest_.note_woken();
+    std::this_thread::sleep_for(std::chrono::duration<double>(rest_.seconds(lease_time_.mean())));
+  }
   return Done{};
 }
 
@@ -205,7 +213,8 @@ DatabaseResult<std::vector<i64>> TrialQueue::turns_of(i64 tuner, const std::vect
   return turns;
 }
 
-// Long transactions keep the server from removing what has left the queue, which each lease then walks over.
+// Long transactions keep the server from removing what has left the queue, which each lease then walks over. Machines
+// are woken for the first trials, and once more for all of them.
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
   constexpr std::size_t kTogether = 128;
   std::map<TrialKey, i64> ids;
@@ -223,6 +232,7 @@ DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<Qu
     auto rows = run(queue_sql::kPut, values);
     if (!rows) return rows.failure();
     for (int i = 0; i < rows->size(); ++i) ids[key_of(part[i])] = (*rows)[i].integer(0);
+    if (begin > 0 && end < distinct.size()) continue;
     if (auto told = run(queue_sql::kNotifyMachines); !told) return told.failure();
   }
   std::vector<i64> in_order;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/fleet/answer_time.h"
+#include "runtime/fleet/idle_rest.h"
 #include "runtime/fleet/life_signs.h"
 #include "runtime/fleet/machine_class.h"
 #include "runtime/fleet/queue_times.h"
@@ -307,7 +308,9 @@ class TrialQueue {
 
  private:
   TrialQueue(PostgresConnection connection, std::string identity)
-      : connection_(std::move(connection)), identity_(std::move(identity)) {}
+      : connection_(std::move(connection)),
+        identity_(std::move(identity)),
+        rest_(static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch().count())) {}
   // What ends a lease: a record that is stored, one that is known, or a fault.
   struct Ending {
     const Record* stored = nullptr;
@@ -346,6 +349,7 @@ class TrialQueue {
   std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
   double told_at_ = 0;                // seconds_now() of that
   AnswerTime lease_time_;
+  IdleRest rest_;
   i64 part_ = 0;  // of the queue, see lease_statement()
 };
 
