@@ -263,6 +263,28 @@ TEST_F(CompileCommand, WithoutACompilerNothingIsChecked) {
   EXPECT_TRUE(fs::exists(at("out/model.weights")) && !fs::exists(at("out/libmodel.so")));
 }
 
+// A kernel reads no row beside the table, whatever the indices are.
+TEST_F(CompileCommand, IndicesOutsideOfATableStandForTheNearestRow) {
+  using namespace graph::test;
+  test::write_file(at("rows.onnx"), model(part(1, node("Gather", {"x", "i"}, {"y"})) + part(2, "g") +
+                                          part(11, value_info("x", DType::F32, {3, 40})) +
+                                          part(11, value_info("i", DType::I64, {4})) + part(12, untyped("y"))));
+  HostArray x = HostArray::zeros(DType::F32, {3, 40}), index = HostArray::zeros(DType::I64, {4});
+  for (i64 i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i));
+  const double places[] = {1e15, -1e15, 3, -1};
+  const i64 rows[] = {2, 0, 2, 2};
+  for (i64 i = 0; i < 4; ++i) index.set(i, places[i]);
+  test::write_file(at("x.npy"), *npy_bytes(x));
+  test::write_file(at("i.npy"), *npy_bytes(index));
+  Finished ran =
+      run({"run", "rows.onnx", "--threads", "1", "--input", "x=x.npy", "--input", "i=i.npy", "--output", "y.npy"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::string error;
+  std::optional<HostArray> y = read_npy(at("y.npy"), error);
+  ASSERT_TRUE(y) << error;
+  for (i64 i = 0; i < y->elements(); ++i) EXPECT_EQ(y->get(i), x.get(rows[i / 40] * 40 + i % 40)) << i;
+}
+
 // What compilers, linkers and shells take for more than a letter.
 TEST_F(CompileCommand, FoldersMayHaveAnyName) {
   for (const char* name : {"a\"b", "a b", "a\\b", "a\nb", "a'b", "-x", "@x", "$x", "a,b", "a;b", "*"}) {
