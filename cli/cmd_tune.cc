@@ -288,9 +288,6 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   if (std::string notice = database->take_notice(); !notice.empty()) say(notice);
   if (!result.error.empty())
     say(cat(result.error, database->is_in_place() ? "\nwhat was measured before is safe" : ""));
-  for (const TaskProgress& task : result.tasks) {
-    if (!task.problem.empty()) say(cat(task.name, ": ", task.problem));
-  }
   bool is_written = result.model_bytes.empty() || replace_file(options.model_file, result.model_bytes);
   boost::json::array models;
   if (result.error.empty() && !result.interrupted && worker.measurer)

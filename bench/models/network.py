@@ -26,17 +26,21 @@ class Value(NamedTuple):
 class Network:
     """A graph that grows by a node for each call."""
 
-    def __init__(self, seed=0, opset=17, batch_norm=False):
+    def __init__(self, seed=0, opset=17, batch_norm=False, is_open=False):
         self.random = np.random.default_rng(seed)
-        self.opset, self.batch_norm = opset, batch_norm
+        self.opset, self.batch_norm, self.is_open = opset, batch_norm, is_open
         self.inputs, self.nodes, self.initializers = [], [], []
         self.names, self.known = Counter(), {}
 
     # Values
 
     def input(self, name, shape, kind=TensorProto.FLOAT):
-        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+        self.inputs.append(helper.make_tensor_value_info(name, kind, self.declared(shape)))
         return Value(name, tuple(shape))
+
+    def declared(self, shape):
+        """What the file says of an input or output: of open ones only the channels."""
+        return [("batch", shape[1], "height", "width")[d] for d in range(len(shape))] if self.is_open else shape
 
     def initializer(self, name, array):
         self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
@@ -251,7 +255,7 @@ class Network:
         for node in self.nodes:
             for field in (node.input, node.output):
                 field[:] = [renamed.get(value, value) for value in field]
-        infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, value.shape)
+        infos = [helper.make_tensor_value_info(output, TensorProto.FLOAT, self.declared(value.shape))
                  for output, value in outputs.items()]
         graph = helper.make_graph(self.nodes, name, self.inputs, infos, self.initializers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION,
@@ -276,6 +280,9 @@ def main(recipe, size=None, tokens=None, batch_norm=False):
             parser.add_argument(f"--{name}", type=int, help=f"{what}: {pair[0]} if not given, {pair[1]} if tiny")
     parser.add_argument("--tiny", action="store_true",
                         help="few channels and blocks, small inputs: the same structure, for tests")
+    if size:
+        parser.add_argument("--open", action="store_true",
+                            help="leave batch, height and width of the images open, where no shape is a constant")
     if batch_norm:
         parser.add_argument("--batch-norm", action="store_true", help="leave the BatchNormalization nodes in")
     parser.add_argument("--seed", type=int, default=0, help="of the weights")
@@ -285,6 +292,6 @@ def main(recipe, size=None, tokens=None, batch_norm=False):
         options.size = options.size or size[options.tiny]
     if tokens:
         options.tokens = options.tokens or tokens[options.tiny]
-    net = Network(options.seed, options.opset, batch_norm and options.batch_norm)
+    net = Network(options.seed, options.opset, batch_norm and options.batch_norm, size is not None and options.open)
     outputs = recipe(net, options)
     onnx.save(net.model(recipe.__name__, outputs), options.output)

@@ -29,8 +29,8 @@ void rotary_embedding(NodeImport& node) {
   ValueId given = node.input(0), cos = node.input(1), sin = node.input(2);
   ValueId x = in_heads(node, given, node.integer("num_heads", 0));
   if (node.has_input(3)) {
-    cos = node.add("gather", {{"axis", i64{0}}}, {cos, node.input(3)});
-    sin = node.add("gather", {{"axis", i64{0}}}, {sin, node.input(3)});
+    cos = gathered(node, cos, node.input(3), 0);
+    sin = gathered(node, sin, node.input(3), 0);
   }
   i64 turned = node.integer("rotary_embedding_dim", 0);
   if (turned == 0) turned = node.extent(x, 3);

@@ -221,8 +221,9 @@ void dropout(NodeImport& node) {
 
 void cast_to(NodeImport& node) {
   node.ignore({"saturate", "round_mode"});  // of types that are not supported
-  std::optional<DType> to = dtype_of(static_cast<int>(node.integer("to", 0)));
-  if (!to) return node.fail("it casts to a type that is not supported");
+  int type = static_cast<int>(node.integer("to", 0));
+  std::optional<DType> to = dtype_of(type);
+  if (!to) return node.fail(cat("it casts to the type ", type_name(type), ", which is not supported"));
   node.result(0, node.cast(node.input(0), *to));
 }
 

@@ -2,12 +2,36 @@
 
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
+
+#include "dsl/base/text.h"
 
 namespace tw::graph::onnx {
 namespace {
+
+using google::protobuf::UnknownField, google::protobuf::UnknownFieldSet;
+
+// Fields that came with IR 10: the classes of ONNX 1.12 do not have them.
+constexpr int kOverloadOfNode = 8, kOverloadOfFunction = 13;
+
+// "" without such a field.
+std::string unknown_text(const UnknownFieldSet& fields, int number) {
+  std::string text;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const UnknownField& field = fields.field(i);
+    if (field.number() == number && field.type() == UnknownField::TYPE_LENGTH_DELIMITED)
+      text = field.length_delimited();
+  }
+  return text;
+}
+
+std::string overload_of(const proto::FunctionProto& function) {
+  return unknown_text(function.unknown_fields(), kOverloadOfFunction);
+}
 
 using Attributes = google::protobuf::RepeatedPtrField<proto::AttributeProto>;
 
@@ -44,11 +68,11 @@ class Call {
   // `attribute_proto`, which came with IR 9: the classes of ONNX 1.12 do not have it.
   void add_defaults(const proto::FunctionProto& function) {
     constexpr int kAttributeProto = 11;
-    const google::protobuf::UnknownFieldSet& fields = function.unknown_fields();
+    const UnknownFieldSet& fields = function.unknown_fields();
     for (int i = 0; i < fields.field_count(); ++i) {
-      const google::protobuf::UnknownField& field = fields.field(i);
+      const UnknownField& field = fields.field(i);
       proto::AttributeProto attribute;
-      if (field.number() == kAttributeProto && field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED &&
+      if (field.number() == kAttributeProto && field.type() == UnknownField::TYPE_LENGTH_DELIMITED &&
           attribute.ParseFromString(field.length_delimited()))
         attributes_[attribute.name()] = attribute;
     }
@@ -59,6 +83,27 @@ class Call {
 };
 
 }  // namespace
+
+const proto::FunctionProto* called_function(const proto::ModelProto& model, const proto::NodeProto& node) {
+  auto is_it = [&](const proto::FunctionProto& function) {
+    return function.name() == node.op_type() && function.domain() == node.domain() &&
+           overload_of(function) == unknown_text(node.unknown_fields(), kOverloadOfNode);
+  };
+  auto found = std::ranges::find_if(model.functions(), is_it);
+  return found == model.functions().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> hidden_functions(const proto::ModelProto& model) {
+  std::set<std::tuple<std::string, std::string, std::string>> known;
+  std::vector<std::string> lines;
+  for (const proto::FunctionProto& function : model.functions()) {
+    std::string overload = overload_of(function);
+    if (known.emplace(function.domain(), function.name(), overload).second) continue;
+    lines.push_back(cat("two functions of the domain `", function.domain(), "` have the name `", function.name(),
+                        overload.empty() ? "`" : cat("` and the overload `", overload, "`")));
+  }
+  return lines;
+}
 
 google::protobuf::RepeatedPtrField<proto::NodeProto> function_body(const proto::FunctionProto& function,
                                                                    const proto::NodeProto& call) {

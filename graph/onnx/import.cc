@@ -13,6 +13,8 @@
 #include "graph/onnx/function_body.h"
 #include "graph/onnx/node_import.h"
 #include "graph/onnx/plugin.h"
+#include "graph/onnx/repeated_names.h"
+#include "graph/onnx/value_types.h"
 
 namespace tw::graph::onnx {
 namespace {
@@ -22,11 +24,6 @@ constexpr std::size_t kMostProblems = 50;
 constexpr i64 kMostNodes = 100'000;  // with those of functions and branches, wherever they stand
 constexpr std::size_t kMostMadeData = std::size_t{256} << 20;  // bytes of constants that no file holds
 
-std::string describe(const proto::NodeProto& node) {
-  std::string name = !node.name().empty() ? node.name() : node.output_size() > 0 ? node.output(0) : "";
-  return cat("node `", name, "` (", node.op_type(), ")");
-}
-
 class ModelImport {
  public:
   ModelImport(const proto::ModelProto& model, std::string folder, const ImportOptions& options)
@@ -34,6 +31,7 @@ class ModelImport {
 
   std::variant<Graph, ImportProblems> run() {
     opset();
+    if (problems_.empty()) names();
     if (problems_.empty()) data(model_.graph());
     if (problems_.empty()) inputs();
     if (problems_.empty()) nodes(model_.graph().node());
@@ -55,6 +53,14 @@ class ModelImport {
       problem(cat("its opset is ", opset_, "; ", kOldestOpset, " to ", kNewestOpset, " are known"));
   }
 
+  void names() {
+    for (std::string& line : hidden_functions(model_)) problem(std::move(line));
+    for (std::string& line : repeated_names(model_.graph())) problem(std::move(line));
+    for (const proto::FunctionProto& function : model_.functions()) {
+      for (const std::string& line : repeated_names(function)) problem(cat("function `", function.name(), "`: ", line));
+    }
+  }
+
   void data(const proto::GraphProto& graph) {
     for (const proto::TensorProto& tensor : graph.initializer()) {
       std::string why;
@@ -67,49 +73,28 @@ class ModelImport {
   }
 
   void inputs() {
+    const InputShapes shapes(model_.graph(), options_.shapes);
     for (const proto::ValueInfoProto& input : model_.graph().input()) {
       auto known = options_.constants.find(input.name());
       if (known != options_.constants.end())
         counted_ = values_[input.name()] = builder_.constant(input.name(), known->second);
       if (values_.count(input.name())) continue;  // one that has data
-      std::optional<DType> dtype = dtype_of(input.type().tensor_type().elem_type());
-      std::optional<std::vector<i64>> shape = shape_of(input);
-      if (!input.type().has_tensor_type() || !dtype)
-        problem(cat("input `", input.name(), "` is no tensor of a supported type"));
-      else if (shape && !is_possible(*shape))
-        problem(cat("input `", input.name(), "` has too many elements"));
-      else if (shape)
+      int type = input.type().tensor_type().elem_type();
+      std::optional<DType> dtype = dtype_of(type);
+      std::string why;
+      std::optional<std::vector<i64>> shape = shapes.of(input, why);
+      if (!input.type().has_tensor_type())
+        problem(cat("input `", input.name(), "` is no tensor"));
+      else if (!dtype)
+        problem(cat("input `", input.name(), "` has elements of type ", type_name(type), ", which is not supported"));
+      else if (!shape)
+        problem(why);
+      else if (!is_possible(*shape))
+        problem(cat("input `", input.name(), "` has too many elements: ", join(*shape, " x "), " are more than ",
+                    kMostModelElements));
+      else
         values_[input.name()] = builder_.input(input.name(), {*dtype, *shape});
     }
-  }
-
-  static bool is_possible(const std::vector<i64>& shape) {
-    i64 elements = 1;
-    return std::ranges::all_of(shape, [&](i64 extent) {
-      return !__builtin_mul_overflow(elements, extent, &elements) && elements <= tw::kMostElements;
-    });
-  }
-
-  std::optional<std::vector<i64>> shape_of(const proto::ValueInfoProto& input) {
-    const proto::TypeProto::Tensor& type = input.type().tensor_type();
-    auto given = options_.shapes.find(input.name());
-    if (given != options_.shapes.end()) {
-      if (!type.has_shape() || type.shape().dim_size() == std::ssize(given->second)) return given->second;
-      return problem(cat("input `", input.name(), "` has ", type.shape().dim_size(), " dimensions, not the ",
-                         given->second.size(), " of [", join(given->second, ", "), "]")),
-             std::nullopt;
-    }
-    if (!type.has_shape()) return problem(cat("input `", input.name(), "` has no shape: say it")), std::nullopt;
-    std::vector<i64> shape;
-    for (const proto::TensorShapeProto::Dimension& dim : type.shape().dim()) {
-      if (dim.value_case() != proto::TensorShapeProto::Dimension::kDimValue || dim.dim_value() < 0) {
-        std::string name = dim.dim_param().empty() ? "?" : dim.dim_param();
-        return problem(cat("input `", input.name(), "` has an open dimension `", name, "`: say its shape")),
-               std::nullopt;
-      }
-      shape.push_back(dim.dim_value());
-    }
-    return shape;
   }
 
   // Goes on after a problem, so that all are said at once; what depends on it says nothing.
@@ -128,9 +113,10 @@ class ModelImport {
       is_too_large_ = true;
       return problem(cat("it has more than ", kMostNodes, " nodes, with those of functions and branches"));
     }
-    bool is_known =
-        std::ranges::all_of(node.input(), [&](const std::string& name) { return name.empty() || values_.count(name); });
-    const proto::FunctionProto* function = function_of(node);
+    auto unknown = std::ranges::find_if(node.input(),
+                                        [&](const std::string& name) { return !name.empty() && !values_.count(name); });
+    bool is_known = unknown == node.input().end();
+    const proto::FunctionProto* function = called_function(model_, node);
     auto converter = converters().find(node.op_type());
     bool is_own = node.domain().empty() || node.domain() == "ai.onnx", is_branch = is_own && node.op_type() == "If";
     if (!function && !is_own)
@@ -138,7 +124,7 @@ class ModelImport {
     else if (!function && !is_branch && converter == converters().end())
       refuse(node);
     else if (!is_known && problems_.empty())
-      problem(cat(describe(node), ": nothing makes one of its inputs"));
+      problem(cat(describe(node), ": nothing makes its input `", *unknown, "`"));
     else if (is_known && function)
       call(node, *function);
     else if (is_known && is_branch)
@@ -151,14 +137,6 @@ class ModelImport {
     auto reason = refusals().find(node.op_type());
     std::string why = reason == refusals().end() ? "" : cat(": ", reason->second);
     problem(cat(describe(node), ": this operator is not supported", why));
-  }
-
-  const proto::FunctionProto* function_of(const proto::NodeProto& node) const {
-    auto is_it = [&](const proto::FunctionProto& f) {
-      return f.name() == node.op_type() && f.domain() == node.domain();
-    };
-    auto found = std::ranges::find_if(model_.functions(), is_it);
-    return found == model_.functions().end() ? nullptr : &*found;
   }
 
   // The nodes of a function in place of its call; they see its operands and attributes only.
@@ -187,6 +165,7 @@ class ModelImport {
     const proto::AttributeProto* chosen =
         condition.size() == 1 ? choice.find(condition[0] ? "then_branch" : "else_branch") : nullptr;
     if (!chosen) return problem(cat(describe(node), ": its condition is no constant"));
+    for (const std::string& line : repeated_names(chosen->g())) problem(cat(describe(node), ": in its branch ", line));
     data(chosen->g());
     nodes(chosen->g().node());
     for (int i = 0; i < std::min(node.output_size(), chosen->g().output_size()); ++i) {
@@ -218,6 +197,8 @@ class ModelImport {
       for (ValueId last = found == values_.end() ? 0 : found->second; counted_ < last;) {
         const HostArray* data = builder_.data(++counted_);
         if (data && node.op_type() != "Constant") made_data_ += data->bytes.size();
+        const std::vector<i64>& shape = builder_.type(counted_).shape;
+        if (!data && !is_possible(shape)) return too_large(node, shape);
       }
     }
     if (made_data_ <= kMostMadeData) return;
@@ -226,12 +207,20 @@ class ModelImport {
                 " MiB"));
   }
 
+  void too_large(const proto::NodeProto& node, const std::vector<i64>& shape) {
+    is_too_large_ = true;
+    problem(cat(describe(node), ": it makes a tensor of ", join(shape, " x "), " elements, which are more than ",
+                kMostModelElements));
+  }
+
   void outputs() {
     if (model_.graph().output().empty()) problem("it has no outputs, so there is nothing to compute");
     for (const proto::ValueInfoProto& output : model_.graph().output()) {
       auto found = values_.find(output.name());
       if (found == values_.end())
         problem(cat("nothing makes the output `", output.name(), "`"));
+      else if (std::string why = contradiction_of_output(output, builder_.type(found->second)); !why.empty())
+        problem(why);
       else
         builder_.output(found->second, output.name());
     }

@@ -31,9 +31,8 @@ ValueId likelihood_loss(NodeImport& node, ValueId log_scores, ValueId wanted, bo
     chosen = node.add("where", {}, {ignored, node.number(0, wanted), wanted});
     weight = node.add("where", {}, {ignored, node.number(0, weight), weight});
   }
-  if (has_weights)
-    weight = node.add("multiply", {}, {weight, node.add("gather", {{"axis", i64{0}}}, {weights, chosen})});
-  ValueId picked = node.add("gather_elements", {{"axis", i64{1}}}, {log_scores, node.reshape(chosen, with_class)});
+  if (has_weights) weight = node.add("multiply", {}, {weight, gathered(node, weights, chosen, 0)});
+  ValueId picked = gathered_elements(node, log_scores, node.reshape(chosen, with_class), 1);
   ValueId loss = node.add("multiply", {}, {node.add("negate", {}, {node.reshape(picked, shape)}), weight});
   std::string how = node.text("reduction", "mean");
   if (how == "none") return loss;

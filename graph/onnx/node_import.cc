@@ -6,6 +6,22 @@
 #include "dsl/base/text.h"
 
 namespace tw::graph::onnx {
+namespace {
+
+// An element of an array of integers. Not all of them are doubles.
+i64 integer_at(const HostArray& array, i64 at) {
+  if (array.dtype != DType::I64) return static_cast<i64>(array.get(at));
+  i64 out = 0;
+  std::memcpy(&out, array.bytes.data() + 8 * at, 8);
+  return out;
+}
+
+}  // namespace
+
+std::string describe(const proto::NodeProto& node) {
+  std::string name = !node.name().empty() ? node.name() : node.output_size() > 0 ? node.output(0) : "";
+  return cat("node `", name, "` (", node.op_type(), ")");
+}
 
 NodeImport::NodeImport(const proto::NodeProto& node, i64 opset, GraphBuilder& builder,
                        std::map<std::string, ValueId>& values)
@@ -79,13 +95,8 @@ std::vector<i64> NodeImport::known_integers(std::size_t index) {
   const HostArray* found = data(input(index));
   if (!found) return fail(cat("input ", index, " is no constant")), std::vector<i64>();
   if (is_float(found->dtype)) return fail(cat("input ", index, " is to be of integers")), std::vector<i64>();
-  std::vector<i64> out(static_cast<std::size_t>(found->elements()));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (found->dtype == DType::I64)  // not all of them are doubles
-      std::memcpy(&out[i], found->bytes.data() + 8 * i, 8);
-    else
-      out[i] = static_cast<i64>(found->get(static_cast<i64>(i)));
-  }
+  std::vector<i64> out;
+  for (i64 i = 0; i < found->elements(); ++i) out.push_back(integer_at(*found, i));
   return out;
 }
 
@@ -177,6 +188,18 @@ i64 NodeImport::axis(i64 given, i64 rank) {
   if (at >= 0 && at < rank) return at;
   fail(cat("there is no dimension ", given, " of ", rank));
   return 0;
+}
+
+void NodeImport::check_indices(ValueId index, const std::vector<i64>& shape, const std::vector<i64>& dimensions) {
+  const HostArray* found = data(index);
+  if (!found || is_float(found->dtype) || dimensions.empty()) return;
+  for (i64 i = 0; i < found->elements(); ++i) {
+    i64 dimension = dimensions[static_cast<std::size_t>(i) % dimensions.size()], value = integer_at(*found, i);
+    i64 extent = shape[static_cast<std::size_t>(dimension)];
+    if (value < -extent || value >= extent)
+      return fail(cat("its index ", value, " lies outside of dimension ", dimension, ", whose indices are ", -extent,
+                      " to ", extent - 1));
+  }
 }
 
 const Converters& converters() {

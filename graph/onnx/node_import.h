@@ -16,6 +16,9 @@ namespace tw::graph::onnx {
 
 constexpr const char* kNoElements = "tensors without elements are not supported here";
 
+// "node `name` (Operator)", for messages. A node without a name has that of its first output.
+std::string describe(const proto::NodeProto& node);
+
 class NodeImport {
  public:
   // `values`: what the names of the file stand for, so far.
@@ -76,6 +79,9 @@ class NodeImport {
 
   // A dimension that may count from the end.
   i64 axis(i64 given, i64 rank);
+  // A problem where `index` is constant and has an element outside of the shape. Elements belong to these dimensions in
+  // turn.
+  void check_indices(ValueId index, const std::vector<i64>& shape, const std::vector<i64>& dimensions);
 
  private:
   const proto::NodeProto& node_;
@@ -120,11 +126,16 @@ ValueId sliced(NodeImport& node, ValueId x, const std::vector<i64>& start, const
                const std::vector<i64>& shape);
 ValueId part(NodeImport& node, ValueId x, i64 axis, i64 start, i64 extent);
 ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis);
+// The elements of X at `index` along one dimension; as GatherElements. Constant indices are checked.
+ValueId gathered(NodeImport& node, ValueId x, ValueId index, i64 axis);
+ValueId gathered_elements(NodeImport& node, ValueId x, ValueId index, i64 axis);
 // As MatMul: vectors are matrices, batches are broadcast.
 ValueId product(NodeImport& node, ValueId a, ValueId b);
 
 // ---- data of the file (tensors.cc)
 std::optional<DType> dtype_of(int onnx_type);
+// "FLOAT16", or "number 99" where this libonnx knows no type of that number; for messages.
+std::string type_name(int onnx_type);
 // Nothing, and why in `problem`; `folder` is where external data lies.
 std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem);
 

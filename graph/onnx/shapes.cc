@@ -154,8 +154,7 @@ void slice(NodeImport& node) {
 void gather(NodeImport& node) {
   ValueId x = node.input(0), index = node.input(1);
   i64 axis = node.axis(node.integer("axis", 0), node.rank(x));
-  if (!node.is_empty(index) || node.has_failed())
-    return node.result(0, node.add("gather", {{"axis", axis}}, {x, index}));
+  if (!node.is_empty(index) || node.has_failed()) return node.result(0, gathered(node, x, index, axis));
   Ints shape = node.shape(x), places = node.shape(index);
   shape.erase(shape.begin() + axis);
   shape.insert(shape.begin() + axis, places.begin(), places.end());
@@ -164,12 +163,18 @@ void gather(NodeImport& node) {
 
 void gather_elements(NodeImport& node) {
   ValueId x = node.input(0);
-  node.result(
-      0, node.add("gather_elements", {{"axis", node.axis(node.integer("axis", 0), node.rank(x))}}, {x, node.input(1)}));
+  node.result(0, gathered_elements(node, x, node.input(1), node.axis(node.integer("axis", 0), node.rank(x))));
 }
 
 void gather_nd(NodeImport& node) {
-  node.result(0, node.add("gather_nd", {{"batch", node.integer("batch_dims", 0)}}, {node.input(0), node.input(1)}));
+  ValueId x = node.input(0), index = node.input(1);
+  i64 batch = node.integer("batch_dims", 0), depth = node.extent(index, node.rank(index) - 1);
+  if (batch < 0 || node.rank(index) < 1 || depth > node.rank(x) - batch)
+    return node.fail("its indices are for another number of dimensions");
+  Ints dimensions(static_cast<std::size_t>(depth));
+  std::iota(dimensions.begin(), dimensions.end(), batch);
+  node.check_indices(index, node.shape(x), dimensions);
+  node.result(0, node.add("gather_nd", {{"batch", batch}}, {x, index}));
 }
 
 void top_k(NodeImport& node) {
@@ -322,6 +327,16 @@ ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis) {
   auto is_left_out = [&](ValueId value) { return node.extent(value, axis) == 0; };
   if (node.rank(a) == node.rank(b) && (is_left_out(a) || is_left_out(b))) return is_left_out(a) ? b : a;
   return node.add("concat", {{"axis", axis}}, {a, b});
+}
+
+ValueId gathered(NodeImport& node, ValueId x, ValueId index, i64 axis) {
+  if (node.rank(x) > axis) node.check_indices(index, node.shape(x), {axis});
+  return node.add("gather", {{"axis", axis}}, {x, index});
+}
+
+ValueId gathered_elements(NodeImport& node, ValueId x, ValueId index, i64 axis) {
+  if (node.rank(x) > axis) node.check_indices(index, node.shape(x), {axis});
+  return node.add("gather_elements", {{"axis", axis}}, {x, index});
 }
 
 void add_shapes(Converters& table) {

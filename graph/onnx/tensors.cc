@@ -1,4 +1,5 @@
 // Data of ONNX files as arrays.
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -25,26 +26,57 @@ void copy_bits(const proto::TensorProto& tensor, HostArray& out) {
   }
 }
 
+// A part of a file beside the model.
+struct ExternalPart {
+  std::string location;
+  std::size_t offset = 0;
+};
+
+// Where the bytes of a tensor are, as the file says. Nothing, and why in `problem`, if that is for another tensor.
+std::optional<ExternalPart> external_part(const proto::TensorProto& tensor, std::size_t bytes, std::string& problem) {
+  ExternalPart part;
+  std::size_t length = bytes;
+  for (const proto::StringStringEntryProto& entry : tensor.external_data()) {
+    const std::string& text = entry.value();
+    if (entry.key() == "location") part.location = text;
+    bool is_offset = entry.key() == "offset";
+    if (!is_offset && entry.key() != "length") continue;
+    auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), is_offset ? part.offset : length);
+    if (failed != std::errc() || end != text.data() + text.size())
+      return problem = cat("the ", entry.key(), " `", text, "` of its external data is no number"), std::nullopt;
+  }
+  if (length != bytes)
+    return problem = cat("its external data has ", length, " bytes, but its shape and type need ", bytes), std::nullopt;
+  return part;
+}
+
+// Does the file lie in the folder or below, after all symbolic links?
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  std::filesystem::path whole = std::filesystem::weakly_canonical(path, unreadable);
+  if (unreadable) return true;  // it cannot be opened
+  std::filesystem::path from_folder =
+      whole.lexically_relative(std::filesystem::canonical(folder.empty() ? "." : folder, unreadable));
+  return !unreadable && !from_folder.empty() && *from_folder.begin() != "..";
+}
+
 // Of the file that the tensor names, which lies in the folder of the model or below.
 std::optional<std::string> external_bytes(const proto::TensorProto& tensor, const std::string& folder,
                                           std::size_t bytes, std::string& problem) {
-  std::string location;
-  std::size_t offset = 0;
-  for (const proto::StringStringEntryProto& entry : tensor.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = std::strtoull(entry.value().c_str(), nullptr, 10);
-  }
+  std::optional<ExternalPart> part = external_part(tensor, bytes, problem);
+  if (!part) return std::nullopt;
+  const std::string& location = part->location;
   std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
-  if (location.empty() || relative.is_absolute() || *relative.begin() == "..")
-    return problem = cat("its data is to come from `", location, "`, which is not beside the model"), std::nullopt;
   std::filesystem::path path = std::filesystem::path(folder) / relative;
+  if (location.empty() || relative.is_absolute() || *relative.begin() == ".." || !is_below(path, folder))
+    return problem = cat("its data is to come from `", location, "`, which is not beside the model"), std::nullopt;
   std::error_code unreadable;
   std::size_t size = std::filesystem::file_size(path, unreadable);
-  if (unreadable || offset > size || bytes > size - offset)
+  if (unreadable || part->offset > size || bytes > size - part->offset)
     return problem = cat("`", location, "` does not have its data"), std::nullopt;
   std::ifstream file(path, std::ios::binary);
   std::string read(bytes, '\0');
-  file.seekg(static_cast<std::streamoff>(offset));
+  file.seekg(static_cast<std::streamoff>(part->offset));
   if (!file.read(read.data(), static_cast<std::streamsize>(bytes)))
     return problem = cat("`", location, "` cannot be read"), std::nullopt;
   return read;
@@ -77,12 +109,16 @@ std::optional<DType> dtype_of(int onnx_type) {
   }
 }
 
+std::string type_name(int onnx_type) {
+  bool is_known = proto::TensorProto::DataType_IsValid(onnx_type);
+  return is_known ? proto::TensorProto::DataType_Name(static_cast<proto::TensorProto::DataType>(onnx_type))
+                  : cat("number ", onnx_type);
+}
+
 std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem) {
   std::optional<DType> dtype = dtype_of(tensor.data_type());
   if (!dtype)
-    return problem =
-               cat("elements of type ", proto::TensorProto::DataType_Name(tensor.data_type()), " are not supported"),
-           std::nullopt;
+    return problem = cat("elements of type ", type_name(tensor.data_type()), " are not supported"), std::nullopt;
   std::vector<i64> shape(tensor.dims().begin(), tensor.dims().end());
   i64 elements = 1;
   for (i64 extent : shape) {

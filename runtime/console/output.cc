@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -108,16 +109,21 @@ bool write_file(const std::string& path, const std::string& text) {
 
 bool replace_file(const std::string& path, const std::string& text) {
   std::string fresh = path + ".part";
-  if (!write_file(fresh, text)) return false;
-  if (std::rename(fresh.c_str(), path.c_str()) == 0) return true;
-  say(cat("cannot write ", path, ": ", std::strerror(errno)));
+  bool is_written = write_file(fresh, text);
+  if (is_written && std::rename(fresh.c_str(), path.c_str()) == 0) return true;
+  if (is_written) say(cat("cannot write ", path, ": ", std::strerror(errno)));
   std::remove(fresh.c_str());
   return false;
 }
 
 bool write_output(const std::string& path, const std::string& text) {
-  if (!path.empty() && path != "-") return write_file(path, text);
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (path.empty() || path == "-")
+    return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  using std::filesystem::file_type;
+  std::error_code ignored;
+  file_type type = std::filesystem::symlink_status(path, ignored).type();
+  bool is_replaced = type == file_type::regular || type == file_type::not_found;
+  return is_replaced ? replace_file(path, text) : write_file(path, text);
 }
 
 }  // namespace tw

@@ -42,7 +42,7 @@ bool write_file(const std::string& path, const std::string& text);
 // The same by way of a file beside it, PATH.part: whoever opens `path` meanwhile has all of the old text or of the new
 // one.
 bool replace_file(const std::string& path, const std::string& text);
-// To the file, or to standard output if `path` is empty or "-".
+// To the file, by way of PATH.part where it is an ordinary one; to standard output if `path` is empty or "-".
 bool write_output(const std::string& path, const std::string& text);
 
 }  // namespace tw

@@ -197,9 +197,10 @@ std::string shipped(std::string_view path) {
   return text;
 }
 
-// 0, the exit code, or 127 if there is no such program. Its messages go to our standard error.
-int run_program(const std::vector<std::string>& words) {
-  pid_t pid = spawn(words, {.search_path = true});
+// 0, the exit code, or 127 if there is no such program. It runs in the folder, so that its words need no name of the
+// user's: a compiler takes some characters in them for something else. Its messages go to our standard error.
+int run_program(const std::vector<std::string>& words, const std::string& folder) {
+  pid_t pid = spawn(words, {.search_path = true, .folder = folder});
   if (pid < 0) return 127;
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -213,30 +214,29 @@ void make_libraries(const ExportPlan& plan, const std::vector<std::string>& own_
                     const std::vector<std::string>& flags, ExportFolder& folder, ExportResult& result) {
   std::error_code ignored;
   std::filesystem::create_directories(folder.at("objects"), ignored);  // a model may have no kernels
-  std::string source = folder.at(plan.library + ".c"), glue_name = "objects/" + plan.library + "_glue.o",
-              glue = folder.at(glue_name);
-  int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", source, "-o", glue});
+  std::string glue = "objects/" + plan.library + "_glue.o";
+  int code = run_program({"cc", "-std=c99", "-O2", "-fPIC", "-c", plan.library + ".c", "-o", glue}, folder.at(""));
   if (code == 127) {
     result.note = cat("no C compiler (cc) was found, so there is no library: install gcc, then compile ", plan.library,
                       ".c and link it with objects/*.o");
     return;
   }
-  if (code == 0) folder.add(glue_name);
+  if (code == 0) folder.add(glue);
   std::vector<std::string> objects{glue};
-  for (const std::string& object : own_objects) objects.push_back(folder.at(object));
+  objects.insert(objects.end(), own_objects.begin(), own_objects.end());
   std::string archive = cat("lib", plan.library, ".a"), shared = cat("lib", plan.library, ".so");
   if (code == 0 && plan.make_static) {
-    std::vector<std::string> words{"ar", "rcsD", folder.at(archive)};
+    std::vector<std::string> words{"ar", "rcsD", archive};
     words.insert(words.end(), objects.begin(), objects.end());
-    code = run_program(words);
+    code = run_program(words, folder.at(""));
     if (code == 0) folder.add(archive);
   }
   if (code == 0 && plan.make_shared) {
-    std::vector<std::string> words{"cc", "-shared", "-o", folder.at(shared)};
+    std::vector<std::string> words{"cc", "-shared", "-o", shared};
     words.insert(words.end(), objects.begin(), objects.end());
     words.insert(words.end(), flags.begin(), flags.end());
     words.push_back("-Wl,-soname," + shared);
-    code = run_program(words);
+    code = run_program(words, folder.at(""));
     if (code == 0) folder.add(shared);
   }
   if (code != 0) result.error = "cc or ar failed, see above";

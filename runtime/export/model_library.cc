@@ -18,14 +18,13 @@
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/limits.h"
 #include "runtime/export/loaded_model.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/elements.h"
 
 namespace tw {
 namespace {
-
-constexpr i64 kMostElements = i64{1} << 36;
 
 std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
   std::vector<KernelArgument> tensors;
@@ -39,7 +38,7 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
     for (const boost::json::value& extent : entry.at("shape").as_array()) {
       tensor.shape.push_back(extent.to_number<i64>());
       bool is_possible = tensor.shape.back() >= 0 && !__builtin_mul_overflow(elements, tensor.shape.back(), &elements);
-      if (!is_possible || elements > kMostElements) throw std::runtime_error("a shape that cannot be");
+      if (!is_possible || elements > kMostModelElements) throw std::runtime_error("a shape that cannot be");
     }
     tensor.bytes = entry.at("bytes").to_number<i64>();
     if (tensor.bytes != elements * bytes_of(tensor.dtype))

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #define BOOST_PROCESS_USE_STD_FS
 #define BOOST_POSIX_HAS_VFORK 1  // Boost 1.81 defines it for POSIX before 2008 only; Linux has vfork
 #include <boost/process.hpp>
@@ -12,6 +14,8 @@ namespace bp = boost::process;
 
 namespace tw {
 namespace {
+
+constexpr int kNoFolder = 126;  // the exit code of a program that cannot be run, as of shells
 
 // What the new process does before it becomes the program. Its memory is the caller's: nothing is changed in it.
 struct BecomeProgram : bp::extend::handler {
@@ -33,6 +37,7 @@ struct BecomeProgram : bp::extend::handler {
     }
     if (options.close_from >= 0) close_range(unsigned(options.close_from), ~0u, 0);
     if (options.own_group) setpgid(0, 0);
+    if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) _exit(kNoFolder);
   }
 
   const SpawnOptions& options;
@@ -45,6 +50,7 @@ pid_t spawn(const std::vector<std::string>& words, const SpawnOptions& options) 
   if (options.search_path && program.find('/') == std::string::npos) {
     program = bp::search_path(program).string();
     if (program.empty()) return -ENOENT;
+    program = std::filesystem::absolute(program).string();  // $PATH may have parts that are not
   }
   // vfork and not fork, which copies the page tables of a search that may have gigabytes.
   std::error_code failed;

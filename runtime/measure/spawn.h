@@ -15,6 +15,7 @@ struct SpawnOptions {
       false;  // a process group of its own, which can be killed with all that it starts; Ctrl-C does not reach it
   bool search_path = false;  // words[0] may be a name that $PATH knows
   bool empty_environment = false;
+  std::string folder;  // that the program begins in; "" = ours
 };
 
 // The id of the new process; minus an errno where it cannot be started. words: the program and its arguments.

@@ -150,7 +150,7 @@ TEST_F(BenchModels, CtrlCEndsIt) {
 }
 
 TEST_F(BenchModels, SeveralModelsAndAMissingPython) {
-  write_model("twice.onnx", "Add", {4, 5});
+  write_model("twice.onnx", "Add", {2, 3});
   Finished found = run({"same.onnx", "twice.onnx", "--against", "onnxruntime", "--shape", "x=2,3", "--seconds", "0.01",
                         "--threads", "2", "--json"},
                        "/no/python");

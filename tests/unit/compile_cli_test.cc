@@ -175,8 +175,7 @@ TEST_F(CompileCommand, BadInputIsRefused) {
 std::string with_shape(const std::string& dims) {
   using namespace graph::test;
   std::string input = part(1, "x") + part(2, part(1, number(1, 1) + dims));
-  return model(part(1, node("Relu", {"x"}, {"y"})) + part(2, "g") + part(11, input) +
-               part(12, value_info("y", DType::F32, {2, 3})));
+  return model(part(1, node("Relu", {"x"}, {"y"})) + part(2, "g") + part(11, input) + part(12, untyped("y")));
 }
 
 TEST_F(CompileCommand, ShapesOfOpenInputs) {
@@ -193,7 +192,12 @@ TEST_F(CompileCommand, ShapesOfOpenInputs) {
   expect_refused(with("open.onnx", "x="), 2, "input `x` has 2 dimensions, not the 0 of []");
   for (const char* shape : {"x=0,3", "x=-1,3", "x=a,3", "x=4,3,", "=4,3", "x=4;3", "x=99999999999999999999,3"})
     expect_refused(with("open.onnx", shape), 2, "expected NAME=EXTENT");
-  expect_refused(with("open.onnx", "x=999999999999,999999999999"), 2, "input `x` has too many elements");
+  expect_refused(with("none.onnx", "x=999999999999,999999999999"), 2, "input `x` has too many elements");
+  expect_refused(with("open.onnx", "x=4,5"), 2, "dimension 1 of input `x` is 3 in the file, not 5");
+  test::write_file(at("fixed.onnx"), with_shape(part(2, part(1, number(1, 2)) + part(1, number(1, 3)))));
+  expect_refused(with("fixed.onnx", "x=4,3"), 2, "dimension 0 of input `x` is 2 in the file, not 4");
+  test::write_file(at("huge.onnx"), with_shape(part(2, part(1, number(1, u64{1} << 40)) + part(1, number(1, 2)))));
+  expect_refused({"compile", "huge.onnx", "--output", "o"}, 2, "input `x` has too many elements: 1099511627776 x 2");
   for (const char* second : {"x=4,3", "x=5,3"}) {
     for (const std::vector<std::string>& command :
          {std::vector<std::string>{"tune"}, {"run"}, {"bench", "--against", "onnxruntime"}}) {
@@ -257,6 +261,37 @@ TEST_F(CompileCommand, WithoutACompilerNothingIsChecked) {
   EXPECT_NE(found.err.find("no C compiler (cc) was found"), std::string::npos) << found.err;
   EXPECT_NE(found.err.find("without a library nothing is checked"), std::string::npos) << found.err;
   EXPECT_TRUE(fs::exists(at("out/model.weights")) && !fs::exists(at("out/libmodel.so")));
+}
+
+// A kernel reads no row beside the table, whatever the indices are.
+TEST_F(CompileCommand, IndicesOutsideOfATableStandForTheNearestRow) {
+  using namespace graph::test;
+  test::write_file(at("rows.onnx"), model(part(1, node("Gather", {"x", "i"}, {"y"})) + part(2, "g") +
+                                          part(11, value_info("x", DType::F32, {3, 40})) +
+                                          part(11, value_info("i", DType::I64, {4})) + part(12, untyped("y"))));
+  HostArray x = HostArray::zeros(DType::F32, {3, 40}), index = HostArray::zeros(DType::I64, {4});
+  for (i64 i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i));
+  const double places[] = {1e15, -1e15, 3, -1};
+  const i64 rows[] = {2, 0, 2, 2};
+  for (i64 i = 0; i < 4; ++i) index.set(i, places[i]);
+  test::write_file(at("x.npy"), *npy_bytes(x));
+  test::write_file(at("i.npy"), *npy_bytes(index));
+  Finished ran =
+      run({"run", "rows.onnx", "--threads", "1", "--input", "x=x.npy", "--input", "i=i.npy", "--output", "y.npy"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::string error;
+  std::optional<HostArray> y = read_npy(at("y.npy"), error);
+  ASSERT_TRUE(y) << error;
+  for (i64 i = 0; i < y->elements(); ++i) EXPECT_EQ(y->get(i), x.get(rows[i / 40] * 40 + i % 40)) << i;
+}
+
+// What compilers, linkers and shells take for more than a letter.
+TEST_F(CompileCommand, FoldersMayHaveAnyName) {
+  for (const char* name : {"a\"b", "a b", "a\\b", "a\nb", "a'b", "-x", "@x", "$x", "a,b", "a;b", "*"}) {
+    Finished made = run({"compile", onnx_case("node/test_relu"), "--threads", "1", cat("--output=", name), "--check"});
+    EXPECT_EQ(made.code, 0) << name << "\n" << made.err;
+    EXPECT_EQ(run({"run", at(name), "--seconds", "0.001"}).code, 0) << name;
+  }
 }
 
 // Files and functions that every library comes with begin with tw_; the others are C's own.
@@ -425,7 +460,7 @@ TEST_F(CompileCommand, AFolderOfKernelsIsNoModel) {
 TEST_F(CompileCommand, WhatDoesNotFitIsSaid) {
   using namespace graph::test;
   std::string graph = part(1, node("Cast", {"x"}, {"y"}, integer("to", 16))) + part(2, "g") +
-                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
+                      part(11, value_info("x", DType::F32, {2, 3})) + part(12, untyped("y"));
   test::write_file(at("bf16.onnx"), model(graph));
   ASSERT_EQ(run({"compile", "bf16.onnx", "--threads", "1", "--output", "out", "--check"}).code, 0);
   expect_refused({"run", "out", "--output", "y.npy"}, 2, ".npy files cannot hold bf16");

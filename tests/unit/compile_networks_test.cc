@@ -21,7 +21,7 @@ using test::Finished;
 
 struct Recipe {
   const char* name;
-  bool has_images = true;
+  bool has_images = true, is_open = false;
 };
 
 class Networks : public testing::TestWithParam<Recipe> {
@@ -33,6 +33,7 @@ class Networks : public testing::TestWithParam<Recipe> {
     std::vector<std::string> words{python, cat(TW_SOURCE_DIR "/bench/models/", GetParam().name, ".py"), "--tiny",
                                    "--output", file()};
     if (GetParam().has_images) words.insert(words.end(), {"--size", "32"});
+    if (GetParam().is_open) words.push_back("--open");
     Finished made = test::run_program(words);
     ASSERT_EQ(made.code, 0) << made.err;
   }
@@ -42,8 +43,8 @@ class Networks : public testing::TestWithParam<Recipe> {
   Finished run(std::vector<std::string> words) {
     return test::tracewright(std::move(words), {.folder = folder.path()});
   }
-  Graph imported() const {
-    auto made = graph::import_onnx(file());
+  Graph imported(const graph::ImportOptions& options = {}) const {
+    auto made = graph::import_onnx(file(), options);
     auto* problems = std::get_if<graph::ImportProblems>(&made);
     EXPECT_FALSE(problems) << join(problems->lines, "\n");
     return problems ? Graph{} : std::get<Graph>(std::move(made));
@@ -148,16 +149,19 @@ TEST_P(NetworksOfTwoShapes, GiveWhatTheFileSays) {
   Finished made = run({"compile", file(), "--shape", "x=1,3,32,32", "--shape", "x=3,3,48,32", "--threads", "1",
                        "--output", "out", "--check", "--json"});
   ASSERT_EQ(made.code, 0) << made.err;
+  graph::ImportOptions options;
+  options.shapes["x"] = {1, 3, 32, 32};
+  Graph graph = imported(options);
   boost::json::value report = boost::json::parse(made.out);
   EXPECT_EQ(report.at("entries").as_array().size(), 2u);
-  EXPECT_EQ(report.at("check").as_array().size(), 2 * imported().outputs.size());
+  EXPECT_EQ(report.at("check").as_array().size(), 2 * graph.outputs.size());
   for (const boost::json::value& output : report.at("check").as_array())
     EXPECT_LT(output.at("relative_error").to_number<double>(), 1e-4);
-  Graph graph = imported();
   expect_outputs(graph, case_of(graph), folder.path(), "1");  // by the shapes of the .npy files
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NetworksOfTwoShapes, testing::Values(Recipe{"resnet18"}, Recipe{"mobilenet_v2"}),
+INSTANTIATE_TEST_SUITE_P(All, NetworksOfTwoShapes,
+                         testing::Values(Recipe{"resnet18", true, true}, Recipe{"mobilenet_v2", true, true}),
                          name_of_case);
 
 }  // namespace

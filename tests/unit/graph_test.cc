@@ -72,22 +72,22 @@ TEST(GraphBuilder, SaysWhatAnOperatorDoesNotTake) {
 TEST(GraphEvaluation, GoesThroughTheNodesAndNamesTheOneThatFails) {
   GraphBuilder builder("g");
   std::string error;
-  ValueId x = builder.input("x", {DType::F32, {3}}), at = builder.input("at", {DType::I64, {2}});
-  auto taken = builder.add("gather", {{"axis", i64{0}}}, {x, at}, "taken", error);
-  ASSERT_TRUE(taken) << error;
-  auto twice = builder.add("add", {}, {(*taken)[0], (*taken)[0]}, "twice", error);
+  ValueId x = builder.input("x", {DType::I64, {2}}), by = builder.input("by", {DType::I64, {2}});
+  auto parts = builder.add("divide", {}, {x, by}, "parts", error);
+  ASSERT_TRUE(parts) << error;
+  auto twice = builder.add("add", {}, {(*parts)[0], (*parts)[0]}, "twice", error);
   ASSERT_TRUE(twice) << error;
   builder.output((*twice)[0], "y");
   Graph graph = builder.finish();
-  HostArray places = HostArray::zeros(DType::I64, {2});
-  places.set(0, -1), places.set(1, 1);
-  auto found = evaluate(graph, {numbers({3}, {5, 6, 7}), places}, error);
+  HostArray divided = HostArray::zeros(DType::I64, {2}), divisor = divided;
+  divided.set(0, 14), divided.set(1, 12), divisor.set(0, 2), divisor.set(1, 3);
+  auto found = evaluate(graph, {divided, divisor}, error);
   ASSERT_TRUE(found) << error;
   EXPECT_EQ((*found)[0].get(0), 14);
-  EXPECT_EQ((*found)[0].get(1), 12);
-  places.set(0, 3);
-  EXPECT_FALSE(evaluate(graph, {numbers({3}, {5, 6, 7}), places}, error));
-  EXPECT_EQ(error.substr(0, 7), "taken: ") << error;
+  EXPECT_EQ((*found)[0].get(1), 8);
+  divisor.set(0, 0);
+  EXPECT_FALSE(evaluate(graph, {divided, divisor}, error));
+  EXPECT_EQ(error.substr(0, 7), "parts: ") << error;
 }
 
 }  // namespace

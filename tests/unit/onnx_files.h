@@ -76,6 +76,17 @@ inline std::string value_info(const std::string& name, DType dtype, const std::v
   for (i64 extent : shape) dims += part(1, number(1, static_cast<u64>(extent)));
   return part(1, name) + part(2, part(1, number(1, onnx_type(dtype)) + part(2, dims)));
 }
+// A value whose type the file leaves open.
+inline std::string untyped(const std::string& name) { return part(1, name); }
+// One with a dimension for each text: a number where it is one, else a name.
+inline std::string open_value(const std::string& name, const std::vector<std::string>& dimensions, u64 type = 1) {
+  std::string dims;
+  for (const std::string& text : dimensions) {
+    bool is_number = text.find_first_not_of("0123456789") == std::string::npos;
+    dims += part(1, is_number ? number(1, std::stoull(text)) : part(2, text));
+  }
+  return part(1, name) + part(2, part(1, number(1, type) + part(2, dims)));
+}
 inline std::string model(const std::string& graph, const std::string& functions = "", u64 opset = 17) {
   return number(1, 8) + part(8, number(2, opset)) + part(7, graph) + functions;
 }

@@ -231,6 +231,29 @@ TEST_F(Onnx, FunctionsHaveDefaultsAndOmittedOperands) {
   EXPECT_NE(of_call(part(5, along(1))).find("softmax(x; axis = 1)"), std::string::npos) << of_call(part(5, along(1)));
 }
 
+// Field 8 of a node and 13 of a function.
+TEST_F(Onnx, FunctionsAreChosenByTheirOverload) {
+  auto function = [](const std::string& op, const std::string& overload) {
+    return part(25, part(1, "f") + part(4, "a") + part(5, "c") + part(7, node(op, {"a"}, {"c"})) + part(10, "own") +
+                        (overload.empty() ? "" : part(13, overload)));
+  };
+  auto called = [&](const std::string& overload, const std::string& functions) {
+    std::string call = node("f", {"x"}, {"y"}, "", "own") + (overload.empty() ? "" : part(8, overload));
+    return imported(model(part(1, call) + part(2, "g") + part(11, value_info("x", DType::F32, {2})) +
+                              part(12, value_info("y", DType::F32, {2})),
+                          functions));
+  };
+  std::string three = function("Exp", "one") + function("Log", "") + function("Neg", "two");
+  EXPECT_NE(called("one", three).find("exponential(x)"), std::string::npos) << called("one", three);
+  EXPECT_NE(called("", three).find("logarithm(x)"), std::string::npos) << called("", three);
+  EXPECT_NE(called("two", three).find("negate(x)"), std::string::npos) << called("two", three);
+  EXPECT_EQ(called("none", three), "node `y` (f): operators of `own` are not supported");
+  EXPECT_EQ(called("", three + function("Exp", "two")),
+            "two functions of the domain `own` have the name `f` and the overload `two`");
+  EXPECT_EQ(called("", function("Exp", "") + function("Log", "")),
+            "two functions of the domain `own` have the name `f`");
+}
+
 TEST_F(Onnx, TheBranchOfAKnownConditionStandsInItsPlace) {
   auto branch = [](const char* name, const std::string& op) {
     std::string graph =
@@ -254,15 +277,37 @@ TEST_F(Onnx, OpenDimensionsNeedAShape) {
   EXPECT_EQ(imported(model(graph)), "input `x` has an open dimension `batch`: say its shape");
   ImportOptions options;
   options.shapes["x"] = {5, 3};
-  EXPECT_NE(imported(model(graph), options).find("y: f32[5, 3] = exponential(x)"), std::string::npos);
+  EXPECT_EQ(imported(model(graph), options), "output `y` is declared as f32[2, 3], but its nodes make f32[5, 3]");
+  options.shapes["x"] = {2, 3};
+  EXPECT_NE(imported(model(graph), options).find("y: f32[2, 3] = exponential(x)"), std::string::npos);
+  options.shapes["x"] = {2, 4};
+  EXPECT_EQ(imported(model(graph), options), "dimension 1 of input `x` is 3 in the file, not 4");
+}
+
+// A dimension with a name has one extent in all inputs.
+TEST_F(Onnx, NamedDimensionsAreTheSameInAllInputs) {
+  auto with = [](const std::string& dimension, const ImportOptions& options) {
+    std::string graph = part(1, node("Add", {"x", "z"}, {"y"})) + part(2, "g") +
+                        part(11, test::open_value("x", {dimension, "3"})) +
+                        part(11, test::open_value("z", {dimension, "3"})) + part(12, test::untyped("y"));
+    return imported(model(graph), options);
+  };
+  ImportOptions one, both;
+  one.shapes["z"] = {5, 3};
+  EXPECT_NE(with("batch", one).find("input x: f32[5, 3]"), std::string::npos) << with("batch", one);
+  both.shapes["x"] = {1, 3}, both.shapes["z"] = {5, 3};
+  EXPECT_EQ(with("batch", both), "the dimension `batch` is 1 in input `x` and 5 in input `z`; it is to be the same");
+  EXPECT_EQ(with("?", one), "input `x` has an open dimension `?`: say its shape");
+  EXPECT_NE(with("?", both).find("input x: f32[1, 3]"), std::string::npos) << with("?", both);
 }
 
 // Data of a constant in a file of its own, which must lie beside the model and be long enough.
 TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
   fs::path data = fs::path(testing::TempDir()) / "weights.bin";
   std::ofstream(data, std::ios::binary) << std::string(8, 'x');
-  auto with = [](const std::string& location, i64 extent) {
+  auto with = [](const std::string& location, i64 extent, const std::string& key = "", const std::string& value = "") {
     std::string entry = part(13, part(1, "location") + part(2, location));
+    if (!key.empty()) entry += part(13, part(1, key) + part(2, value));
     std::string tensor = number(1, static_cast<u64>(extent)) + number(2, 1) + part(8, "w") + entry + number(14, 1);
     std::string graph = part(1, node("Exp", {"x"}, {"y"})) + part(2, "g") + part(5, tensor) +
                         part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
@@ -274,7 +319,47 @@ TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
   EXPECT_EQ(with("no.bin", 2), "constant `w`: `no.bin` does not have its data");
   for (const char* outside : {"../weights.bin", "a/../../weights.bin", "/etc/passwd"})
     EXPECT_NE(with(outside, 2).find("which is not beside the model"), std::string::npos) << outside;
+  for (const char* bad : {"64x", "abc", "", "-1", " 0", "99999999999999999999"}) {
+    EXPECT_EQ(with("weights.bin", 1, "offset", bad),
+              cat("constant `w`: the offset `", bad, "` of its external data is no number"));
+    EXPECT_EQ(with("weights.bin", 1, "length", bad),
+              cat("constant `w`: the length `", bad, "` of its external data is no number"));
+  }
+  for (const char* length : {"4", "12", "0"})
+    EXPECT_EQ(with("weights.bin", 2, "length", length),
+              cat("constant `w`: its external data has ", length, " bytes, but its shape and type need 8"));
+  EXPECT_NE(with("weights.bin", 2, "length", "8").find("const w: f32[2]"), std::string::npos);
+  EXPECT_NE(with("weights.bin", 1, "offset", "4").find("const w: f32[1]"), std::string::npos);
+  EXPECT_EQ(with("weights.bin", 2, "offset", "4"), "constant `w`: `weights.bin` does not have its data");
   fs::remove(data);
+}
+
+// One that stays in the folder is as good as a file.
+TEST_F(Onnx, LinksOfExternalDataStayInTheFolder) {
+  fs::path folder = fs::path(testing::TempDir()) / cat("linked_", getpid());
+  fs::create_directories(folder / "model/below");
+  std::ofstream(folder / "secret.bin", std::ios::binary) << std::string(8, 'x');
+  std::ofstream(folder / "model/below/data.bin", std::ios::binary) << std::string(8, 'x');
+  fs::create_symlink("../secret.bin", folder / "model/out.bin");
+  fs::create_directory_symlink("..", folder / "model/up");
+  fs::create_symlink("below/data.bin", folder / "model/in.bin");
+  fs::create_symlink("loop.bin", folder / "model/loop.bin");
+  auto from = [&](const std::string& location) {
+    std::string entry = part(13, part(1, "location") + part(2, location));
+    std::string tensor = number(1, 2) + number(2, 1) + part(8, "w") + entry + number(14, 1);
+    std::string graph = part(1, node("Exp", {"x"}, {"y"})) + part(2, "g") + part(5, tensor) +
+                        part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
+    std::ofstream(folder / "model/m.onnx", std::ios::binary) << model(graph);
+    auto made = import_onnx((folder / "model/m.onnx").string());
+    auto* problems = std::get_if<ImportProblems>(&made);
+    return problems ? join(problems->lines, "\n") : to_string(std::get<Graph>(made));
+  };
+  for (const char* outside : {"out.bin", "up/secret.bin"})
+    EXPECT_EQ(from(outside),
+              cat("constant `w`: its data is to come from `", outside, "`, which is not beside the model"));
+  EXPECT_NE(from("in.bin").find("const w: f32[2]"), std::string::npos) << from("in.bin");
+  EXPECT_EQ(from("loop.bin"), "constant `w`: `loop.bin` does not have its data");
+  fs::remove_all(folder);
 }
 
 TEST_F(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {

@@ -353,6 +353,19 @@ TEST_F(ReportOfDatabases, AnEmptyDatabaseHasAReport) {
   EXPECT_TRUE(data_of(test::read_file(at("r.html"))).at("tasks").as_array().empty());
 }
 
+TEST_F(ReportOfDatabases, WhatDoesNotFitOnTheDiskLeavesTheOlderPage) {
+  test::open_for_records(at("a.db"));
+  ASSERT_EQ(run({"a.db", "--output", "r.html"}).code, 0);
+  std::string older = test::read_file(at("r.html")), blocks = std::to_string(older.size() / 512 - 1);
+  std::string command = "ulimit -f " + blocks + " && exec \"$0\" report a.db --output r.html";
+  Finished found =
+      test::run_program({"/bin/sh", "-c", command, TW_BINARY_DIR "/tracewright"}, {.folder = folder.path()});
+  EXPECT_EQ(found.code, 3);
+  EXPECT_NE(found.err.find("cannot write r.html"), std::string::npos) << found.err;
+  EXPECT_EQ(test::read_file(at("r.html")), older);
+  EXPECT_FALSE(std::filesystem::exists(at("r.html.part")));
+}
+
 TEST_F(ReportOfDatabases, WrongFilesHaveTheirExitCodes) {
   test::write_file(at("text.db"), "this is no database, it is a text of some length\n");
   {

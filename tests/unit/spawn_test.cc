@@ -40,6 +40,11 @@ TEST(Spawn, WordsAndExitCodeAreTheProgramsOwn) {
   EXPECT_EQ(ended.exit_code, 7);
 }
 
+TEST(Spawn, AProgramBeginsInItsFolder) {
+  EXPECT_EQ(run("pwd", {.folder = "/usr"}).output, "/usr\n");
+  EXPECT_EQ(run("pwd", {.folder = "/none"}).exit_code, 126);
+}
+
 TEST(Spawn, DescriptorsAreCopiedAndOthersClosed) {
   const int stray = fcntl(STDIN_FILENO, F_DUPFD, 20);  // does not close itself
   ASSERT_GE(stray, 20);

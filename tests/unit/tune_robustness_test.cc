@@ -588,13 +588,16 @@ TEST_F(TuneRobustness, UnderLimitsOfAddressSpaceAndOfProcessorTime) {
   }
 }
 
-// Where the time is over before a kernel was measured, that is said.
+// Where the time is over before a kernel was measured, that is said, once for each task.
 TEST_F(TuneRobustness, ABudgetThatIsTooShortForOneTrialIsCalledSo) {
   Finished finished = tune({"--json", "--seconds", "0.001"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_NE(finished.err.find("no trial was done within 0.001 s; this task needs a larger `seconds`"),
             std::string::npos)
       << finished.err;
+  std::multiset<std::string> lines;
+  for (const std::string& line : split(finished.err, '\n')) lines.insert(line);
+  for (const std::string& line : lines) EXPECT_EQ(lines.count(line), 1u) << finished.err;
 }
 
 }  // namespace
