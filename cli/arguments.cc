@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -45,9 +46,12 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 
 // What CLI11 could not place: an unknown flag, or one word too many.
 std::string describe_extra(const CLI::App& app) {
-  std::string extra = app.remaining(true).front();
+  std::vector<std::string> extras = app.remaining(true);
+  std::erase(extras, "--");
+  std::string extra = extras.empty() ? "--" : extras.front();
   if (extra.size() < 2 || extra[0] != '-') return cat("unexpected argument `", extra, "`");
   std::string flag = extra.substr(0, extra.find('='));
+  if (std::ranges::count(flags_of(app), flag) > 0) return cat("the flag `", flag, "` cannot stand here");
   std::string near = closest(flag, flags_of(app));
   return cat("unknown flag `", flag, "`", near.empty() ? "" : cat("; did you mean `", near, "`?"));
 }

@@ -83,6 +83,10 @@ std::optional<ModelData> read_data(const Options& options, FeatureKind features)
     if (!add_file(data, path)) return std::nullopt;
   }
   if (data.left_out > 0) say(cat(data.left_out, " records were left out, the first because ", data.first_left_out));
+  if (data.repeated > 0)
+    say(cat(data.repeated,
+            " records are of a program that an earlier file has, for the same task and machine; they are "
+            "taken once"));
   if (data.tasks.empty()) return say("there are no records to learn from"), std::nullopt;
   say(cat(data.data.size(), " candidates of ", data.tasks.size(), " tasks"));
   return data;
@@ -119,6 +123,10 @@ int measure_data(const Options& options) {
   return Ok;
 }
 
+std::string learned_nothing(int candidates) {
+  return cat("learned nothing of ", candidates, " candidates: they are too few");
+}
+
 // ---- train
 
 int train(const Options& options) {
@@ -133,9 +141,7 @@ int train(const Options& options) {
   double begin = seconds_now();
   TrainReport report = made.model->update(data->data, Effort::Full);
   if (!report.problem.empty()) return say(cat("cost model: ", report.problem)), Environment;
-  if (report.passes == 0)
-    return say(cat(made.model->name(), " learned nothing of ", report.candidates, " candidates: they are too few")),
-           TargetMissed;
+  if (report.passes == 0) return say(cat(made.model->name(), " ", learned_nothing(report.candidates))), TargetMissed;
   if (!replace_file(options.output, made.model->save())) return Environment;
   double seconds = seconds_now() - begin;
   if (options.json)
@@ -173,6 +179,7 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
             ? evaluate(data.draft, data.data, fold, options.recall)
             : evaluate(make, data.data, fold, options.effort == "round" ? Effort::Round : Effort::Full, options.recall);
     if (!one.problem.empty()) return one;
+    if (learns(name) && one.untaught > 0) mean.untaught = one.untaught;
     double share = 1.0 / options.seeds;
     mean.accuracy.top1 += one.accuracy.top1 * share, mean.accuracy.top5 += one.accuracy.top5 * share;
     mean.accuracy.pairwise += one.accuracy.pairwise * share, mean.accuracy.rank += one.accuracy.rank * share;
@@ -184,16 +191,23 @@ Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdou
   return mean;
 }
 
+// Why the shares of a row mean nothing; "" if they do.
+std::string why_unknown(const Evaluation& found) {
+  if (found.untaught > 0) return learned_nothing(found.untaught);
+  return found.accuracy.groups > 0 ? "" : "the parts are too small to compare anything";
+}
+
 void print(const std::vector<Row>& rows, const std::string& standard, const Options& options) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   boost::json::array json;
   std::vector<std::vector<std::string>> table;
   for (const Row& row : rows) {
     const Accuracy& found = row.mean.accuracy;
-    // Without a group nothing could be compared.
-    auto share = [&](double value) { return found.groups > 0 ? value : kUnknown; };
+    const std::string why = why_unknown(row.mean);
+    auto share = [&](double value) { return why.empty() ? value : kUnknown; };
     auto shown = [](double value) { return std::isnan(value) ? std::string("-") : fmt::format("{:.3f}", value); };
-    const double clear_pairs = found.clear_groups > 0 ? found.clear_pairs : kUnknown;
+    const double clear_pairs = share(found.clear_groups > 0 ? found.clear_pairs : kUnknown);
+    if (!why.empty()) say(cat(row.model, ", ", name_of(row.holdout), ": ", why));
     json.push_back({{"model", row.model},
                     {"default", row.model == standard},
                     {"split", name_of(row.holdout)},
@@ -206,7 +220,8 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
                     {"recall_at", found.k},
                     {"features", row.model == kDraft ? "" : name_of(feature_kind_of(row.model))},
                     {"training_seconds", row.mean.training_seconds},
-                    {"scoring_us", row.mean.scoring_seconds * 1e6}});
+                    {"scoring_us", row.mean.scoring_seconds * 1e6},
+                    {"problem", why}});
     table.push_back({row.model, name_of(row.holdout), shown(share(found.top1)), shown(share(found.top5)),
                      shown(share(found.pairwise)), shown(clear_pairs), shown(share(found.rank)),
                      shown(share(found.recall)), fmt::format("{:.1f} s", row.mean.training_seconds),

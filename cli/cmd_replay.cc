@@ -49,16 +49,33 @@ struct Printer {
   const char* help;
   // The text, or nothing with a reason in `error`.
   std::optional<std::string> (*print)(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error);
+  // Why a kernel for this target has no such text, as a sentence; "" if it has. Null: all have it.
+  std::string (*why_not)(const Target& target) = nullptr;
   bool is_binary = false;
 };
+
+std::string why_no_host_code(const Target& target) {
+  if (!is_device(target)) return "";
+  const char* has = target.kind == TargetKind::Cuda ? "source, ptx or cubin" : "source";
+  return cat("a kernel for `", name_of(target.kind), "` has no such code; it has --emit ", has);
+}
+
+std::string why_no_source(const Target& target) {
+  return is_device(target) ? "" : "a kernel for processors has no source text; --emit llvm or asm prints it";
+}
+
+std::string why_no_cuda_code(const Target& target) {
+  return target.kind == TargetKind::Cuda ? "" : "only kernels for `cuda` have such code";
+}
+
+std::string why_no_estimate(const Target& target) {
+  bool has_model = !is_device(target) || is_gpu(target);
+  return has_model ? "" : "of `opencl` targets there is a model only if they say which `gpu` they are";
+}
 
 template <Emit What>
 std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
-  if (is_device(target)) {
-    const char* has = target.kind == TargetKind::Cuda ? "source, ptx or cubin" : "source";
-    return error = cat("a kernel for `", name_of(target.kind), "` has no such code; it has --emit ", has), std::nullopt;
-  }
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(target));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   Result<std::string> text = compiler->emit(rebuilt.lowered, recipe.name, What);
@@ -67,10 +84,7 @@ std::optional<std::string> print_code(const Recipe& recipe, const Rebuilt& rebui
 }
 
 std::optional<std::string> print_source(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
-  Target target = target_of(recipe.file);
-  if (!is_device(target))
-    return error = "a kernel for processors has no source text; --emit llvm or asm prints it", std::nullopt;
-  std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
+  std::optional<Kernel> kernel = compile(rebuilt, target_of(recipe.file), recipe.name, error);
   return kernel ? std::optional(kernel->code) : std::nullopt;
 }
 
@@ -78,7 +92,6 @@ std::optional<std::string> print_source(const Recipe& recipe, const Rebuilt& reb
 template <std::string cuda::Compiled::* What>
 std::optional<std::string> print_cuda(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
-  if (target.kind != TargetKind::Cuda) return error = "only kernels for `cuda` have such code", std::nullopt;
   std::optional<Kernel> kernel = compile(rebuilt, target, recipe.name, error);
   std::optional<cuda::Compiled> compiled = kernel ? cuda::compile(kernel->code, target.arch, error) : std::nullopt;
   return compiled ? std::optional((*compiled).*What) : std::nullopt;
@@ -96,8 +109,6 @@ std::optional<std::string> print_cpu_estimate(const Rebuilt& rebuilt, const Targ
 std::optional<std::string> print_estimate(const Recipe& recipe, const Rebuilt& rebuilt, std::string& error) {
   Target target = target_of(recipe.file);
   if (!is_device(target)) return print_cpu_estimate(rebuilt, target, error);
-  if (!is_gpu(target))
-    return error = "of `opencl` targets there is a model only if they say which `gpu` they are", std::nullopt;
   std::optional<GpuDevice> device = device_of(target, error);
   if (!device) return std::nullopt;
   GpuDraft draft(*device);
@@ -117,13 +128,15 @@ constexpr Printer printers[] = {
     {"ir", "the scheduled program",
      [](const Recipe&, const Rebuilt& r, std::string&) { return std::optional(print(r.scheduled)); }},
     {"passes", "the program after each lowering pass", print_passes},
-    {"source", "for devices: OpenCL C or CUDA C", print_source},
-    {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>},
-    {"cubin", "for cuda: machine code, by NVRTC", print_cuda<&cuda::Compiled::cubin>, /*is_binary=*/true},
-    {"estimate", "what the analytic model says of each store, for GPUs of each kernel", print_estimate},
-    {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>},
-    {"asm", "assembly", print_code<Emit::Assembly>},
-    {"object", "the object file", print_code<Emit::Object>, /*is_binary=*/true},
+    {"source", "for devices: OpenCL C or CUDA C", print_source, why_no_source},
+    {"ptx", "for cuda: PTX, by NVRTC", print_cuda<&cuda::Compiled::ptx>, why_no_cuda_code},
+    {"cubin", "for cuda: machine code, by NVRTC", print_cuda<&cuda::Compiled::cubin>, why_no_cuda_code,
+     /*is_binary=*/true},
+    {"estimate", "what the analytic model says of each store, for GPUs of each kernel", print_estimate,
+     why_no_estimate},
+    {"llvm", "LLVM IR as it is compiled", print_code<Emit::OptimizedIr>, why_no_host_code},
+    {"asm", "assembly", print_code<Emit::Assembly>, why_no_host_code},
+    {"object", "the object file", print_code<Emit::Object>, why_no_host_code, /*is_binary=*/true},
     {"trace", "the trace file",
      [](const Recipe& r, const Rebuilt&, std::string&) { return std::optional(print_trace_file(r.file)); }},
 };
@@ -332,6 +345,12 @@ int emit_one(const Recipe& recipe, const Rebuilt& rebuilt, const Printer& printe
 int replay_all(const std::vector<Recipe>& recipes, const Options& options) {
   const Printer* printer = options.emit.empty() ? nullptr : find_printer(options.emit);
   if (!options.emit.empty() && !printer) return Usage;
+  bool is_object_hash = options.hash && options.emit == "object";  // devices have that, of their machine code
+  for (const Recipe& recipe : recipes) {
+    bool is_asked = printer && printer->why_not && !is_object_hash;
+    std::string why = is_asked ? printer->why_not(target_of(recipe.file)) : "";
+    if (!why.empty()) return say(cat(recipe.name, ": ", why)), Usage;
+  }
   if (printer && printer->is_binary && !options.hash && options.output.empty() && isatty(STDOUT_FILENO)) {
     say(cat("--emit ", options.emit, " writes bytes that a terminal cannot show; give --output ", recipes[0].name,
             ".o, or a pipe"));

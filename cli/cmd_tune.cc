@@ -20,6 +20,7 @@
 #include "cli/open_list.h"
 #include "cli/progress.h"
 #include "cli/stored.h"
+#include "cli/tune_checks.h"
 #include "cli/tuned_models.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
@@ -33,7 +34,6 @@
 #include "runtime/store/server_wait.h"
 #include "sampler/search/fleet_runner.h"
 #include "sampler/search/trial.h"
-#include "sampler/tasks/global_model.h"
 #include "sampler/tasks/list_search.h"
 
 namespace tw::cli {
@@ -127,7 +127,7 @@ std::string ending_of(const TaskProgress& task) {
     case Ended::TotalTrials:
       return "all trials of the list";
     case Ended::Space:
-      return "all of its space";
+      return "no further candidate";
     case Ended::Bound:
       return fmt::format("{:.0f} % of {}", 100 * task.bound.seconds / task.best_seconds, task.bound.what);
     case Ended::MinGain:
@@ -237,18 +237,6 @@ int exit_code_of(const TuneResult& result) {
   return Ok;
 }
 
-// One run measures with one worker.
-bool have_one_worker(const LoadedList& list) {
-  const Target& first = list.tasks[0].target;
-  for (const TuneTask& task : list.tasks) {
-    if (task.target.kind == first.kind && task.target.device == first.device) continue;
-    return say(cat("one run measures on one device, but ", task.name, " is for `", to_string(task.target), "` and ",
-                   list.tasks[0].name, " for `", to_string(first), "`; write a list for each")),
-           false;
-  }
-  return true;
-}
-
 int run_search(const LoadedList& list, TuneOptions tuning, const std::string& path, const Options& options) {
   const double end = tuning.seconds > 0 ? seconds_now() + tuning.seconds : std::numeric_limits<double>::infinity();
   LongRun long_run({.must_stop = [end] { return stop_wanted || seconds_now() >= end; },
@@ -325,57 +313,6 @@ int search_without_device(const LoadedList& list, const TuneOptions& tuning, con
                       stop_wanted);
 }
 
-// Said before anything is searched.
-bool have_device(const Target& target) {
-  std::string problem = why_no_worker(target);
-  if (problem.empty()) return true;
-  if (target.kind == TargetKind::Cuda)
-    problem +=
-        "\n`tracewright tune --compile-only` searches without a device; `run-manifest` measures what it found "
-        "elsewhere";
-  return say(problem), false;
-}
-
-// What --transfer says takes the place of what the list says. False after a message.
-bool choose_transfer(SearchChoice& choice, const std::string& said) {
-  choice.transfer = said;
-  std::vector<ChoiceError> errors = errors_of(choice);
-  if (!errors.empty()) say(cat("--transfer: ", errors[0].text));
-  return errors.empty();
-}
-
-// The bytes of the global model of a run; "" = it has none, nullopt after a message. Without a word of the user's the
-// shipped one is taken where it fits: for processors, with the network, which is to learn the order.
-std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_flag, const LoadedList& list) {
-  const std::string& transfer = tuning.search.transfer;
-  const Located<std::string>& listed = list.list.search.transfer;
-  bool is_shipped = transfer == kShippedModel, is_said = is_flag || listed.given;
-  if (transfer.empty() || transfer == kNoTransfer) return "";
-  auto refuse = [&](const std::string& why) -> std::optional<std::string> {
-    if (!is_said) return "";
-    if (is_flag) return say(cat("--transfer ", transfer, ": ", why)), std::nullopt;
-    Diagnostics diagnostics(list.source);
-    diagnostics.error(listed.span, why);
-    return std::fputs(diagnostics.render().c_str(), stderr), std::nullopt;
-  };
-  if (tuning.keep_model)
-    return refuse("the cost model begins with --model-file, and not with another one; leave one of them away");
-  if (!learns(tuning.cost_model)) return refuse(cat("the cost model `", tuning.cost_model, "` learns nothing"));
-  if (feature_kind_of(tuning.cost_model) != FeatureKind::Stores)
-    return refuse(cat("a global model goes by stores, and the cost model `", tuning.cost_model, "` does not"));
-  if (tuning.objective == Objective::Regression)
-    return refuse("a global model has learned the order, and the objective is regression");
-  if (is_shipped && is_device(list.tasks[0].target))
-    return refuse("the model that comes with tracewright is for processors");
-  MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
-  if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
-  std::string error;
-  std::optional<std::string> bytes = read_global_model(transfer, error);
-  if (!bytes && is_said) return refuse(error);
-  if (!bytes) say(cat(error, "; the search goes on without it"));
-  return bytes.value_or("");
-}
-
 // Some strategies propose what they do without a model. With --model-file one learns and is written all the same.
 void say_unused_model(const Options& options, const SearchChoice& search) {
   bool is_model = !options.model.empty() && options.model != "auto" && options.model != "random";
@@ -385,34 +322,17 @@ void say_unused_model(const Options& options, const SearchChoice& search) {
     say(cat("the strategy `", search.strategy, "` asks no cost model, so --model and --objective change nothing"));
 }
 
-bool check_objective(const std::string& name) {
-  if (parse_objective(name)) return true;
-  say(cat("--objective: expected ", join(objective_names(), ", "), ", found `", name, "`"));
-  return false;
-}
-
 // What the command line says, else what the list says, else what counts if nothing is said.
 std::string first_of(const std::string& flag, const std::string& listed, const std::string& otherwise) {
   return !flag.empty() ? flag : !listed.empty() ? listed : otherwise;
 }
 
-int tune_list(Options options) {
-  if (!options.model.empty() && !is_model_name("--model", options.model)) return Usage;
-  if (!options.objective.empty() && !check_objective(options.objective)) return Usage;
-  std::optional<LoadedList> list =
-      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites, options.precision);
-  if (!list) return Usage;
-  const TaskList& given = list->list;
-  std::string path = options.database.empty() ? given.database.value : options.database;
-  if (options.measure_on.empty())
-    options.measure_on =
-        options.replay_measurements || options.compile_only ? kHere : where_to_measure(list->tasks, path);
-  if (!check_measure_on(options.measure_on, path, options.replay_measurements)) return Usage;
+TuneOptions tuning_of(const Options& options, const TaskList& given) {
   i64 total = options.total_trials > 0                 ? options.total_trials
               : options.trials > 0 || options.more > 0 ? 0
                                                        : given.total_trials.value;
   bool has_total_alone = total > 0 && options.trials == 0 && !given.trials.given;
-  TuneOptions tuning{
+  return {
       .trials = options.trials > 0 ? options.trials
                 : has_total_alone  ? total
                                    : given.trials.value,
@@ -427,10 +347,37 @@ int tune_list(Options options) {
       .cost_model = first_of(options.model, given.search.model.value, model_names()[0]),
       .objective = *parse_objective(first_of(options.objective, given.search.objective.value, objective_names()[0])),
       .replay_measurements = options.replay_measurements};
-  std::optional<std::string> model =
-      read_model_file(options.model_file, tuning.cost_model, plan_of(tuning.search).models);
-  if (!model) return Usage;
-  tuning.model_bytes = std::move(*model), tuning.keep_model = !options.model_file.empty();
+}
+
+// False after a message: what the command line says of the search cannot be done.
+bool are_right(const Options& options) {
+  if (options.trials > 0 && options.more > 0)
+    return say("--trials says how many there are to be, and --more how many beyond those that are stored; give one"),
+           false;
+  return (options.model.empty() || is_model_name("--model", options.model)) &&
+         (options.objective.empty() || check_objective(options.objective));
+}
+
+// What the file of --model-file holds is what the cost model begins with. False after a message.
+bool take_model_file(TuneOptions& tuning, const std::string& path) {
+  std::optional<std::string> model = read_model_file(path, tuning.cost_model, plan_of(tuning.search).models);
+  if (!model || (!path.empty() && !may_become_model_file(path))) return false;
+  tuning.model_bytes = std::move(*model), tuning.keep_model = !path.empty();
+  return true;
+}
+
+int tune_list(Options options) {
+  if (!are_right(options)) return Usage;
+  std::optional<LoadedList> list =
+      open_list(options.file, options.rules, options.strategy, options.shapes, options.rewrites, options.precision);
+  if (!list) return Usage;
+  std::string path = options.database.empty() ? list->list.database.value : options.database;
+  if (options.measure_on.empty())
+    options.measure_on =
+        options.replay_measurements || options.compile_only ? kHere : where_to_measure(list->tasks, path);
+  if (!check_measure_on(options.measure_on, path, options.replay_measurements)) return Usage;
+  TuneOptions tuning = tuning_of(options, list->list);
+  if (!take_model_file(tuning, options.model_file)) return Usage;
   if (!options.transfer.empty() && !choose_transfer(tuning.search, options.transfer)) return Usage;
   say_unused_model(options, tuning.search);
   if (options.compile_only && !options.dry_run) return search_without_device(*list, tuning, options);
@@ -438,7 +385,7 @@ int tune_list(Options options) {
   if (is_here && !have_one_worker(*list)) return Usage;
   if (is_here && !options.replay_measurements && !fits_in_memory(*list)) return Usage;
   std::optional<std::string> global = global_model_of(tuning, !options.transfer.empty(), *list);
-  if (!global) return Usage;
+  if (!global || !can_be_searched(*list, tuning)) return Usage;
   tuning.global_model = std::move(*global);
   if (options.dry_run) {
     std::optional<std::vector<i64>> stored =

@@ -1,6 +1,10 @@
 #include "cli/model_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "costmodel/make_model.h"
@@ -20,9 +24,11 @@ bool is_model_name(const std::string& option, const std::string& name) {
 
 bool may_become_model_file(const std::string& path) {
   std::error_code ignored;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
-    return say(cat("cannot write ", path, ": there is no folder ", folder.string())), false;
+  const std::filesystem::path given = std::filesystem::path(path).parent_path(), folder = given.empty() ? "." : given;
+  auto refuse = [&](const std::string& why) { return say(cat("cannot write ", path, ": ", why)), false; };
+  if (!std::filesystem::is_directory(folder, ignored)) return refuse(cat("there is no folder ", folder.string()));
+  if (std::filesystem::is_directory(path, ignored)) return refuse("it is a folder");
+  if (access(folder.c_str(), W_OK) != 0) return refuse(cat(folder.string(), ": ", std::strerror(errno)));
   if (!std::filesystem::exists(path, ignored) || model_header(read_file(path).value_or(""))) return true;
   say(cat(path, " is there and is no saved cost model: give another name"));
   return false;

@@ -8,7 +8,7 @@ namespace tw::cli {
 // False after a message that names the option: there is no such cost model.
 bool is_model_name(const std::string& option, const std::string& name);
 
-// False after a message: there is a file of that name which is no saved model, and is not to be lost.
+// False after a message: no file can be written there, or there is one that is no saved model, and is not to be lost.
 bool may_become_model_file(const std::string& path);
 
 // The bytes of a file that a model of that name (an ensemble of `models`, if more than one) can load; "" if there is no

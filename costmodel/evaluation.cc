@@ -80,9 +80,11 @@ Evaluation evaluate(const std::function<std::unique_ptr<CostModel>()>& make, con
   for (int f = 0; f < folds; ++f) {
     std::unique_ptr<CostModel> model = make();
     double begin = seconds_now();
-    TrainReport report = model->update(part_of(data, [&](int i) { return fold[i] != f; }), effort);
+    const Dataset others = part_of(data, [&](int i) { return fold[i] != f; });
+    TrainReport report = model->update(others, effort);
     out.training_seconds += (seconds_now() - begin) / folds;
     if (!report.problem.empty()) return {.problem = report.problem};
+    if (report.passes == 0) out.untaught = others.size();
     Dataset held_out = part_of(data, [&](int i) { return fold[i] == f; });
     begin = seconds_now();
     std::vector<float> scores = model->predict(held_out.features);

@@ -26,7 +26,8 @@ struct Evaluation {
   Accuracy accuracy;            // mean over the held-out groups of all folds
   double training_seconds = 0;  // of one fold
   double scoring_seconds = 0;   // of one candidate
-  std::string problem;          // not empty: some fold could not be learned, and the rest is without meaning
+  int untaught = 0;     // candidates of a fold of which the model learned nothing; 0: it learned something of each
+  std::string problem;  // not empty: some fold could not be learned, and the rest is without meaning
 };
 // Makes a model for each fold, trains it on the other folds (`effort`), and lets it score the fold. k: of recall
 // (accuracy.h).

@@ -94,11 +94,35 @@ const std::vector<Key<Experiment>>& experiment_keys() {
 // "no `x`; there are a, b", or "" if it is there.
 std::string missing(const std::string& name, const std::vector<std::string>& known) {
   if (std::ranges::find(known, name) != known.end()) return "";
-  return cat("no `", name, "`; there are ", join(known, ", "), "\n");
+  return cat("no `", name, "`; there are ", join(known, ", "));
 }
 
+// A line of messages; "" if there is no problem.
 std::string with(const std::string& what, const std::string& problem) {
-  return problem.empty() ? "" : cat(what, ": ", problem);
+  return problem.empty() ? "" : cat(what, ": ", problem, "\n");
+}
+
+// Why the arm's searches would not use a model that has learned from others, in the words of `tune --transfer`; "" if
+// they would.
+std::string why_no_transfer(const Arm& arm) {
+  SearchChoice choice = arm.search;
+  choice.transfer = kShippedModel;
+  for (const ChoiceError& error : errors_of(choice))
+    if (error.of == ChoiceError::Of::Transfer) return error.text;
+  return why_no_global_model(arm.model, arm.objective);
+}
+
+// Why the arm cannot search the tasks, as lines of messages.
+std::string why_no_search(const Arm& arm, const Experiment& experiment, const LoadedList& list) {
+  const std::string what = cat("arm `", arm.name, "`: search");
+  std::string out = with(what, why_no_acquisition(arm.search, arm.model));
+  const TuneOptions options{.rules = arm.rules.empty() ? list.list.rules.value : arm.rules, .search = arm.search};
+  for (const TuneTask& task : list.tasks) {
+    bool is_wanted =
+        experiment.tasks.empty() || std::ranges::find(experiment.tasks, task.name) != experiment.tasks.end();
+    if (is_wanted) out += with(cat(what, ": ", task.name), why_not_searched(task, list.library, options));
+  }
+  return out;
 }
 
 }  // namespace
@@ -122,10 +146,12 @@ std::string problems_of(const Experiment& experiment, const LoadedList& list) {
       out += cat("arm `", arm.name, "`: learns_by: no arm `", arm.learns_by, "`\n");
     if (!arm.rules.empty() && !list.library.find_set(arm.rules))
       out += with(cat("arm `", arm.name, "`: rules"), missing(arm.rules, list.library.set_names()));
-    std::string error;
-    bool has_global = !arm.search.transfer.empty() && arm.search.transfer != kNoTransfer;
-    if (has_global && !read_global_model(arm.search.transfer, error))
-      out += cat("arm `", arm.name, "`: transfer: ", error, "\n");
+    out += why_no_search(arm, experiment, list);
+    if (!arm.learns_from.empty()) out += with(cat("arm `", arm.name, "`: learns_from"), why_no_transfer(arm));
+    if (arm.search.transfer.empty() || arm.search.transfer == kNoTransfer) continue;
+    std::string error = why_no_transfer(arm);
+    if (error.empty()) read_global_model(arm.search.transfer, error);
+    out += with(cat("arm `", arm.name, "`: transfer"), error);
   }
   return out;
 }

@@ -40,8 +40,8 @@ std::optional<Experiment> load_experiment(const std::string& path, std::string& 
 // The arm of this name; null if there is none.
 const Arm* find_arm(const Experiment& experiment, const std::string& name);
 
-// What of it does not fit its list, a sentence a line: tasks, rule sets, models to begin with, arms of one name; "" if
-// nothing is wrong.
+// What of it does not fit its list, a sentence a line: tasks, rule sets, models to begin with, arms that could not use
+// what others have learned, arms of one name; "" if nothing is wrong.
 std::string problems_of(const Experiment& experiment, const LoadedList& list);
 
 }  // namespace tw::bench

@@ -25,9 +25,16 @@ import matplotlib.pyplot as plt  # noqa: E402
 def read_curves(path):
     """{task: {arm: {seed: [best after each trial]}}}, in the order of the file."""
     curves = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            curves[row["task"]][row["arm"]][row["seed"]].append(float(row["gflops"]))
+    try:
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                curves[row["task"]][row["arm"]][row["seed"]].append(float(row["gflops"]))
+    except OSError as error:
+        sys.exit(f"cannot read {path}: {error.strerror}")
+    except (KeyError, TypeError, ValueError):
+        sys.exit(f"{path} is no file of curves that tracewright-experiments wrote")
+    if not curves:
+        sys.exit(f"{path} has no curves")
     return curves
 
 

@@ -7,6 +7,7 @@
 #include "bench/experiments/curves.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "dsl/text/workload.h"
 #include "sampler/tasks/global_model.h"
 #include "sampler/tasks/model_data.h"
 
@@ -15,27 +16,23 @@ namespace {
 
 class Collector : public TuneObserver {
  public:
-  Collector(ArmRun& run, StoredResults& results) : run_(run), results_(results) {}
+  explicit Collector(ArmRun& run) : run_(run) {}
 
   void on_trial(const std::vector<TaskProgress>&, std::size_t, const Record& last) override {
     double before = best_after(run_.seconds, run_.seconds.size());
     run_.seconds.push_back(last.ok() ? last.seconds : kNever);
     if (run_.seconds.back() < before) run_.best = {last.program, last.trace};
     if (run_.seconds.size() == 1 && last.ok()) run_.first = run_.best;
-    if (last.status == Record::not_recorded) {
-      ++run_.unknown;
-    } else if (!results_.of(last.workload, last.target).count(last.program)) {
-      measured_.push_back(last);
-    }
+    run_.unknown += last.status == Record::not_recorded;
+    trials_.push_back(last);
   }
   void on_message(const std::string&) override {}
 
-  const std::vector<Record>& measured() const { return measured_; }  // that were not known before
+  const std::vector<Record>& trials() const { return trials_; }  // in order
 
  private:
   ArmRun& run_;
-  StoredResults& results_;
-  std::vector<Record> measured_;
+  std::vector<Record> trials_;
 };
 
 void remove_database(const std::string& path) {
@@ -73,27 +70,95 @@ TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& ta
           .rates = with.results.rates()};
 }
 
+// Tunes, and stores the results that are new. `trials` receives all of them, if not null.
 TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
-                          const std::string& path, ArmRun& run) {
-  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Write);
-  if (!database) return run.problem = database.error(), TuneResult();
-  Collector collector(run, with.results);
-  TuneResult result = tune(tasks, with.list.library, options, *database, with.measurer, collector, with.stop);
-  for (const Record& record : collector.measured()) {
-    if (!with.results.add(record)) run.problem = "the stored results cannot be written";
+                          ArmRun& run, std::vector<Record>* trials = nullptr) {
+  Collector collector(run);
+  TuneResult result;
+  remove_database(with.scratch);
+  {
+    DatabaseResult<Database> database = Database::open(with.scratch, DatabaseMode::Write);
+    if (!database) return run.problem = database.error(), TuneResult();
+    result = tune(tasks, with.list.library, options, *database, with.measurer, collector, with.stop);
+  }
+  remove_database(with.scratch);
+  for (const Record& record : collector.trials()) {
+    bool is_new = record.status != Record::not_recorded &&
+                  !with.results.of(record.workload, record.target).contains(record.program);
+    if (is_new && !with.results.add(record)) run.problem = "the stored results cannot be written";
   }
   if (!result.error.empty()) run.problem = result.error;
   for (const TaskProgress& task : result.tasks)
     if (!task.problem.empty()) run.problem = task.problem;
   if (result.interrupted) run.problem = "interrupted";
+  if (trials) *trials = collector.trials();
   return result;
+}
+
+// ---- trials of the tasks that a model learns from
+
+// All that the candidates of a search follow from, beside the results: two searches of one text find the same.
+std::string text_of(const std::vector<TuneTask>& tasks, const TuneOptions& options) {
+  const SearchChoice& search = options.search;
+  std::string text =
+      cat("learns from, ", options.trials, " trials, seed ", options.seed, ", rules ", options.rules, ", model ",
+          options.cost_model, ", ", objective_names()[static_cast<std::size_t>(options.objective)], "; ",
+          search.strategy, ",", search.select, ",", search.acquisition, ",", search.transfer);
+  for (const auto& [name, value] : search.settings) text += cat(",", name, "=", value);
+  for (const TuneTask& task : tasks) {
+    TaskKey key = key_of(task);
+    text += cat("; ", task.name, ",", key.workload, ",", key.target);
+  }
+  return text;
+}
+
+constexpr const char* kFinished = "finished";  // StoredRun::outcome: all trials of the search are there
+
+bool has_finished(const std::string& path, const std::string& search) {
+  if (!std::filesystem::exists(path)) return false;
+  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Read);
+  DatabaseResult<std::vector<StoredRun>> runs =
+      database ? database->runs() : DatabaseResult<std::vector<StoredRun>>(std::vector<StoredRun>());
+  return runs && std::ranges::any_of(
+                     *runs, [&](const StoredRun& run) { return run.command == search && run.outcome == kFinished; });
+}
+
+// Also those trials whose results were known: a database of tune() has none of them.
+DatabaseStatus keep_trials(const std::string& path, const std::string& search, const std::vector<TuneTask>& tasks,
+                           const std::vector<Record>& trials) {
+  remove_database(path);
+  DatabaseResult<Database> database = Database::open(path, DatabaseMode::Write);
+  if (!database) return DatabaseError{database.error()};
+  DatabaseResult<i64> run = database->begin_run({.command = search, .version = TW_VERSION});
+  if (!run) return DatabaseError{run.error()};
+  for (const TuneTask& task : tasks) {
+    DatabaseStatus added = database->add_workload(key_of(task).workload, workload_text(task.program.program));
+    if (!added) return added;
+  }
+  DatabaseStatus stored = database->add_records(trials);
+  return stored ? database->finish_run(*run, kFinished) : stored;
+}
+
+// "", or why there are no such trials. Where an earlier search was interrupted, or was another one, it begins anew:
+// what was measured is not measured again, and the same programs are found.
+std::string search_sources(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
+                           const std::string& path) {
+  const std::string search = text_of(tasks, options);
+  if (has_finished(path, search)) return "";
+  ArmRun run;
+  std::vector<Record> trials;
+  tune_and_store(with, tasks, options, run, &trials);
+  if (!run.problem.empty()) return run.problem;
+  if (run.unknown > 0) return cat(run.unknown, " of its trials have no stored result");
+  DatabaseStatus kept = keep_trials(path, search, tasks, trials);
+  return kept ? "" : kept.error();
 }
 
 }  // namespace
 
 ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
                const std::string& global) {
-  ArmRun run;
+  ArmRun run{.seed = seed};
   TuneOptions options = options_of(with, {task}, arm, trials, seed);
   options.global_model = global;
   if (global.empty() && arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
@@ -101,9 +166,7 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
     if (!named) return run;
     options.global_model = std::move(*named);
   }
-  remove_database(with.scratch);
-  TuneResult result = tune_and_store(with, {task}, options, with.scratch, run);
-  remove_database(with.scratch);
+  TuneResult result = tune_and_store(with, {task}, options, run);
   run.wall_seconds = result.seconds, run.search_seconds = result.search_seconds;
   run.training_seconds = result.profile.training, run.candidates = result.candidates;
   return run;
@@ -111,11 +174,10 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
 
 std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm,
                           const Arm& tuner, i64 trials, u64 seed, std::string& problem) {
-  ArmRun run;
-  std::string path = sources_path(with.scratch, tuner, trials, seed);
-  tune_and_store(with, tasks, options_of(with, tasks, tuner, trials, seed), path, run);
-  if (!run.problem.empty()) return problem = run.problem, "";
-  MadeModel made = make_model(arm.model, model_columns(arm.model), seed, {.objective = arm.objective});
+  const std::string path = sources_path(with.scratch, tuner, trials, seed);
+  problem = search_sources(with, tasks, options_of(with, tasks, tuner, trials, seed), path);
+  if (!problem.empty()) return "";
+  MadeModel made = make_model(arm.model, model_columns(arm.model), seed, {.objective = Objective::Rank});
   DatabaseResult<Database> database = Database::open(path, DatabaseMode::Read);
   ModelData data{.features = feature_kind_of(arm.model)};
   if (!made.model || !database) return problem = made.model ? database.error() : made.note, "";

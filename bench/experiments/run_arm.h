@@ -15,6 +15,7 @@ struct FoundProgram {
 };
 
 struct ArmRun {
+  u64 seed = 0;
   FoundProgram first, best;     // the first trial, and the fastest; of failed ones nothing
   std::vector<double> seconds;  // of each trial, in order, that of the untuned program included; infinite = failed
   int unknown = 0;              // trials without a stored result, where nothing is measured: they count as failed
@@ -37,9 +38,9 @@ struct Surroundings {
 ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
                const std::string& global = "");
 
-// The bytes of a cost model of the arm's kind that has learned from these tasks, tuned together with the choice of
-// `tuner`; "" after a problem. What was measured stays in a database beside the scratch one, by tuner, trials and
-// seed, and is not searched for again.
+// The bytes of a cost model of the arm's kind that has learned the order in these tasks, tuned together with the choice
+// of `tuner`; "" after a problem. When that search has ended, its trials are kept in a database beside the scratch one,
+// so that the next call with the same tasks, choice, number of trials and seed searches and measures nothing.
 std::string learned_model(const Surroundings& with, const std::vector<TuneTask>& tasks, const Arm& arm,
                           const Arm& tuner, i64 trials, u64 seed, std::string& problem);
 

@@ -4,7 +4,7 @@
 //   # rates ...                                  what the machine that measured is fast at
 //   workload,target,program,status,seconds       a result
 //   workload,target,,first in turn,0             the times of the task that were measured in turn before are void
-//   workload,target,program,in turn,seconds      its time beside the best of the other arms (in_turn.h)
+//   workload,target,program,in turn,seconds      its time beside the best of the other arms (in_turn.h); 0: it has none
 #pragma once
 #include <cstdio>
 #include <map>

@@ -57,6 +57,7 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
   std::size_t best_distance = std::min(std::max<std::size_t>(1, word.size() / 3) + 1, word.size());
   auto same_letter = [](char a, char b) { return (a | 32) == (b | 32); };
   for (const std::string& candidate : candidates) {
+    if (candidate == word) continue;
     if (std::equal(word.begin(), word.end(), candidate.begin(), candidate.end(), same_letter)) return candidate;
     std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) {

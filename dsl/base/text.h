@@ -38,7 +38,7 @@ std::string c_identifier(std::string name);
 // Number of letters to insert, remove, replace or swap with their neighbour; quadratic, for short words.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, or "" if none is near enough to be a likely typo.
+// The candidate nearest to `word`, or "" if none is near enough to be a likely typo; never the word itself.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace tw

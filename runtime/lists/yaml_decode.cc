@@ -31,7 +31,7 @@ void decode_text(const Item& item, Located<std::string>& out) {
 std::string meant(const std::string& word, const std::vector<std::string>& known) {
   auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
   for (const std::string& name : known) {
-    if (std::equal(word.begin(), word.end(), name.begin(), name.end(), same)) return name;
+    if (name != word && std::equal(word.begin(), word.end(), name.begin(), name.end(), same)) return name;
   }
   return word.size() <= 2 ? "" : closest(word, known);
 }

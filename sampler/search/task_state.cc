@@ -336,6 +336,16 @@ void close_space(TaskState& state) {
   state.carried.clear();
 }
 
+std::string why_not_searched(const TuneTask& task, const rules::Library& library, const TuneOptions& options) {
+  const SearchPlan plan = plan_of(options.search);
+  const std::vector<rules::RuleUse>* uses = library.find_set(options.rules);
+  if (!plan.kind->why_not || !uses) return "";
+  std::string errors;  // they are said when the space is built for the search
+  CandidateSpace space = make_candidate_space(task.program.program, *uses, library, task.target, errors);
+  for (const Trace& trace : task.templates) add_template(space.space, trace);
+  return plan.kind->why_not(space, plan.settings);
+}
+
 SpaceSummary summarize_space(const TuneTask& task, const rules::Library& library, const std::string& rule_set) {
   SpaceSummary summary;
   const std::vector<rules::RuleUse>* uses = library.find_set(rule_set);

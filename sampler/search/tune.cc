@@ -316,7 +316,7 @@ class Tuner {
         else
           history_[chosen].alive = false;
       } else if (flight_.trials(chosen) == 0) {
-        observer_.on_message(cat(tasks_[chosen].name, ": the space holds no further candidate"));
+        observer_.on_message(cat(tasks_[chosen].name, ": the search found no further candidate"));
         end_task(chosen, Ended::Space);
       }
       return batch;

@@ -157,6 +157,10 @@ class TuneObserver {
 TuneResult tune(const std::vector<TuneTask>& tasks, const rules::Library& library, const TuneOptions& options,
                 Database& database, Measurer* measurer, TuneObserver& observer, const std::atomic<bool>& stop);
 
+// Why the strategy cannot search the space of a task, as a sentence; "" if it can. To be asked before tune(), which
+// finds it out when the task's turn comes.
+std::string why_not_searched(const TuneTask& task, const rules::Library& library, const TuneOptions& options);
+
 // What a task's space looks like before anything is measured: for `space` and `tune --dry-run`.
 struct SpaceSummary {
   struct Row {

@@ -2,7 +2,7 @@
 // to 0, and the chains go on where they stood when the next round begins. Neighbours are what mutators make, and
 // another way at a fork. The energy is the model's score, that of the draft model until there is one; with
 // `random_first` the batches until then are random, as AutoTVM's first 64. It ends after 50 steps in which none of the
-// best `count` candidates was new.
+// best `count` candidates was new; where nothing at all was, the chains begin anew at draws.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -68,6 +68,7 @@ class Annealing : public Strategy {
                        });
       idle = best.add(proposed, round.measured) ? 0 : idle + 1;
     }
+    if (proposer.pool_size() == 0) chains_.begin_anew(proposer, round, options_.chains);
     return proposer.take_pool();
   }
 

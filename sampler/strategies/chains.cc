@@ -21,6 +21,22 @@ void Chains::begin_round(Proposer& proposer, const Round& round, int count) {
   proposer.offer(candidates_);
 }
 
+void Chains::begin_anew(Proposer& proposer, const Round& round, int count) {
+  constexpr u64 kAttempts = 8, kFirstDraw = 2000000;  // label, behind those of all steps
+  constexpr int kLeast = 64;
+  std::vector<Candidate> drawn;
+  for (u64 attempt = 0; attempt < kAttempts && proposer.pool_size() == 0; ++attempt) {
+    drawn = proposer.draws(std::max(kLeast, count), kFirstDraw + attempt);
+    if (proposer.must_stop()) return;
+    score(proposer, drawn);
+    proposer.offer(drawn);
+  }
+  if (proposer.pool_size() == 0) return;
+  std::ranges::stable_partition(drawn, [&](const Candidate& one) { return !round.measured.contains(one.program); });
+  drawn.resize(std::min(drawn.size(), static_cast<std::size_t>(count)));
+  candidates_ = std::move(drawn);
+}
+
 std::vector<Candidate> Chains::step(Proposer& proposer, const Round& round, u64 label, const Change& change,
                                     const Chance& chance) {
   std::vector<std::optional<Candidate>> proposed =

@@ -12,6 +12,10 @@ class Chains {
   // again, since the model has learned meanwhile.
   void begin_round(Proposer& proposer, const Round& round, int count);
 
+  // For chains that have met nothing in this round that is not measured: they begin anew at draws, as long as draws
+  // give something that is not.
+  void begin_anew(Proposer& proposer, const Round& round, int count);
+
   // Changes a candidate; false = the chain stays.
   using Change = std::function<bool(Candidate& candidate, Rng& rng)>;
   // The chance to go on to a proposed candidate.

@@ -126,7 +126,7 @@ StrategyKind genetic_strategy() {
       .uses_model = false,
       .begins_with_draft = false,
       .settings = {{"population", 100, 2, 65536, true},
-                   {"elites", 3, 0, 65536, true},
+                   {"elites", 3, 0, 65536, true, /*at_most=*/"population"},
                    {"mutate_probability", 0.1, 0, 1, false}},
       .make = [](const Settings& settings) -> std::unique_ptr<Strategy> {
         return std::make_unique<Genetic>(GeneticOptions{.population = settings.whole("population"),

@@ -65,6 +65,11 @@ class Enumeration {
   std::size_t visits_ = 0;
 };
 
+std::string too_large(int limit) {
+  return cat("the strategy `grid` is for spaces of at most ", limit,
+             " points, and this one has more; choose another strategy, or a larger `limit`");
+}
+
 class Grid : public Strategy {
  public:
   explicit Grid(int limit) : limit_(limit) {}
@@ -93,8 +98,7 @@ class Grid : public Strategy {
     if (is_enumerated_)
       points_ = all.take();
     else if (!proposer.must_stop())
-      problem_ = cat("the strategy `grid` is for spaces of at most ", limit_,
-                     " points, and this one has more; choose another strategy, or a larger `limit`");
+      problem_ = too_large(limit_);
     return is_enumerated_;
   }
 
@@ -115,6 +119,11 @@ StrategyKind grid_strategy() {
           .settings = {{"limit", 10000, 1, 10000000, true}},
           .make = [](const Settings& settings) -> std::unique_ptr<Strategy> {
             return std::make_unique<Grid>(settings.whole("limit"));
+          },
+          .why_not = [](const CandidateSpace& space, const Settings& settings) -> std::string {
+            const int limit = settings.whole("limit");
+            const RoundOptions no_stop;
+            return Enumeration(space, static_cast<std::size_t>(limit), no_stop).run() ? "" : too_large(limit);
           }};
 }
 

@@ -33,6 +33,7 @@ std::vector<Candidate> Metropolis::propose(const Round& round) {
   };
   for (int step = 0; step < options_.steps && !proposer.must_stop(); ++step)
     chains_.step(proposer, round, kFirstStep + static_cast<u64>(step), change, chance);
+  if (proposer.pool_size() == 0) chains_.begin_anew(proposer, round, options_.chains);
   return proposer.take_pool();
 }
 

@@ -6,7 +6,8 @@
 //   the priors count as well. Any other is drawn anew from its prior where it is replayed, so the scores alone decide.
 // Exact: all of this, where no sample depends on another one's decision. Approximate: where others have to follow, by
 // adapting replay or since a `require` ties them, the way back may be more or less likely than the way there. Sketches
-// that are not built yet are never visited.
+// that are not built yet are never visited. Not of the posterior are the places of chains that begin anew: they do so
+// in a round that met nothing that is not measured.
 #pragma once
 #include "sampler/strategies/chains.h"
 

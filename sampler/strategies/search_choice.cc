@@ -63,6 +63,13 @@ std::string range_of(const Setting& setting) {
   return cat("an integer from ", static_cast<i64>(setting.least), " to ", static_cast<i64>(setting.most));
 }
 
+// What the setting may be at most because of another one.
+double most_beside(const Setting& setting, const std::vector<Setting>& known, const SearchChoice& choice) {
+  if (!setting.at_most) return setting.most;
+  auto said = choice.settings.find(setting.at_most);
+  return said == choice.settings.end() ? find(known, setting.at_most)->fallback : said->second;
+}
+
 void check_settings(const SearchChoice& choice, std::vector<ChoiceError>& errors) {
   std::vector<Setting> known = settings_of(choice);
   for (const auto& [name, value] : choice.settings) {
@@ -77,6 +84,9 @@ void check_settings(const SearchChoice& choice, std::vector<ChoiceError>& errors
     } else if (!(value >= setting->least && value <= setting->most) ||
                (setting->is_whole && value != std::floor(value))) {
       std::string text = cat("expected `", name, "` to be ", range_of(*setting));
+      errors.push_back({ChoiceError::Of::SettingValue, name, text, {}, ""});
+    } else if (double most = most_beside(*setting, known, choice); value > most) {
+      std::string text = cat("expected `", name, "` to be at most `", setting->at_most, "`, which is ", most);
       errors.push_back({ChoiceError::Of::SettingValue, name, text, {}, ""});
     }
   }
@@ -115,8 +125,17 @@ std::vector<ChoiceError> errors_of(const SearchChoice& choice) {
   picks_itself(ChoiceError::Of::Select, "select", choice.select);
   picks_itself(ChoiceError::Of::Acquisition, "acquisition", choice.acquisition);
   if (choice.transfer != kNoTransfer) picks_itself(ChoiceError::Of::Transfer, "transfer", choice.transfer);
+  if (std::string why = why_no_acquisition(choice, choice.model); !why.empty())
+    errors.push_back({ChoiceError::Of::Acquisition, "", why, {}, ""});
   check_settings(choice, errors);
   return errors;
+}
+
+std::string why_no_acquisition(const SearchChoice& choice, const std::string& cost_model) {
+  const AcquisitionKind* kind = chosen(acquisitions(), choice.acquisition);
+  if (cost_model != "draft" || !kind || kind->kind == Acquisition::Kind::Mean) return "";
+  return cat("the acquisition function `", choice.acquisition,
+             "` goes by what a learned cost model predicts, and `draft` is none");
 }
 
 std::vector<Setting> settings_of(const SearchChoice& choice) {

@@ -30,6 +30,9 @@ struct ChoiceError {
 };
 std::vector<ChoiceError> errors_of(const SearchChoice& choice);
 
+// Why the choice's acquisition would not be used with this cost model, as a sentence; "" if it would, or none is said.
+std::string why_no_acquisition(const SearchChoice& choice, const std::string& cost_model);
+
 // The settings of a choice without errors, and what they are if nothing is said. A strategy that picks its batches has
 // no others than its own.
 std::vector<Setting> settings_of(const SearchChoice& choice);

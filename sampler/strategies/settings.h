@@ -13,6 +13,7 @@ struct Setting {
   const char* name;
   double fallback, least, most;
   bool is_whole;
+  const char* at_most = nullptr;  // another setting of the table, which it may not exceed
 };
 
 class Settings {

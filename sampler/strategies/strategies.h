@@ -16,6 +16,8 @@ struct StrategyKind {
   bool begins_with_draft;
   std::vector<Setting> settings;
   std::unique_ptr<Strategy> (*make)(const Settings& settings);
+  // Why it cannot search a space, as a sentence; "" if it can. Null: it can search any.
+  std::string (*why_not)(const CandidateSpace& space, const Settings& settings) = nullptr;
 };
 
 const std::vector<StrategyKind>& strategies();

@@ -14,6 +14,15 @@ constexpr const char* kShippedModelFile = "cpu_model.bin";
 
 }  // namespace
 
+std::string why_no_global_model(const std::string& cost_model, Objective objective) {
+  if (!learns(cost_model)) return cat("the cost model `", cost_model, "` learns nothing");
+  if (feature_kind_of(cost_model) != FeatureKind::Stores)
+    return cat("a global model goes by stores, and the cost model `", cost_model, "` does not");
+  if (objective == Objective::Regression)
+    return "a global model has learned the order, and the objective is regression";
+  return "";
+}
+
 std::optional<std::string> read_global_model(const std::string& name, std::string& error) {
   std::string path = name;
   if (name == kShippedModel) {

@@ -3,7 +3,12 @@
 #include <optional>
 #include <string>
 
+#include "costmodel/objective.h"
+
 namespace tw {
+
+// Why a search with this cost model and objective cannot begin with a global model, as a sentence; "" if it can.
+std::string why_no_global_model(const std::string& cost_model, Objective objective);
 
 // The bytes of a trained model that is to be the global one of a search: `shipped`, or a file. nullopt, and why, if
 // this program cannot load it.

@@ -81,6 +81,12 @@ const MachineSummary& busiest(const TaskSummary& task) {
                            [](const MachineSummary& a, const MachineSummary& b) { return a.trials < b.trials; });
 }
 
+// Is there no such record yet?
+bool is_first(ModelData& data, const ModelData::Task& task, const std::string& program) {
+  const std::string key = cat(task.workload, "\n", task.target, "\n", task.machine, "\n", program);
+  return data.taken.insert(hash_bytes(key)).second;
+}
+
 void leave_out(ModelData& data, i64 records, const std::string& why) {
   data.left_out += records;
   if (data.first_left_out.empty()) data.first_left_out = why;
@@ -106,6 +112,7 @@ DatabaseStatus add_model_data(ModelData& data, Database& database, const std::fu
     auto add = [&](Record& record) {
       if (!record.is_trial() || machine_of(record.host) != machine) return;
       if (record.trace.empty() || !programs.insert(record.program).second) return;
+      if (!is_first(data, task, record.program)) return void(++data.repeated);
       if (!reader->read(record, rows, why)) return leave_out(data, 1, why);
       data.data.features.add(rows);
       data.data.seconds.push_back(record.ok() ? record.seconds : std::numeric_limits<double>::infinity());

@@ -3,12 +3,14 @@
 // whatever list it was tuned with.
 #pragma once
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "costmodel/evaluation.h"
 #include "costmodel/feature_kind.h"
 #include "costmodel/gpu/kernel_estimate.h"
+#include "dsl/ir/compare.h"
 #include "runtime/store/database.h"
 
 namespace tw {
@@ -28,10 +30,13 @@ struct ModelData {
   std::vector<Task> tasks;
   i64 left_out = 0;            // records that this version cannot replay
   std::string first_left_out;  // why the first of them was left out
+  i64 repeated = 0;            // records of a task, machine and program that an earlier database has
+  std::set<Hash128> taken;     // of task, machine and program, each record that was read
 };
 
 // Adds the trials of a database: of each task those of the machine that has the most, so that times can be compared;
-// without untuned programs, which have no trace, and each program once.
+// without untuned programs, which have no trace, and each program of a task and machine once, also if several databases
+// have it: else a copy could be learned from while the other one is held out.
 // `stop` is asked now and then; once true, what was read so far counts. Errors are those of the database.
 DatabaseStatus add_model_data(ModelData& data, Database& database, const std::function<bool()>& stop = {});
 

@@ -106,6 +106,10 @@ TEST_F(Cli, UnknownWordsGetASuggestion) {
   EXPECT_EQ(flag.err,
             "tracewright tune: unknown flag `--trails`; did you mean `--trials`?\n`tracewright "
             "tune --help` describes the flags\n");
+  Finished behind = tracewright({"tune", "a.yaml", "--", "--trials", "7"});
+  EXPECT_EQ(behind.code, 2);
+  EXPECT_NE(behind.err.find("tracewright tune: the flag `--trials` cannot stand here\n"), std::string::npos)
+      << behind.err;
   EXPECT_EQ(tracewright({"tune", "a.yaml", "--trials", "-7"}).code, 2);
   EXPECT_EQ(tracewright({"show"}).code, 2);
   EXPECT_EQ(tracewright({}).code, 2);
@@ -497,7 +501,7 @@ TEST_F(Cli, TuneSaysThatAStrategyAsksNoCostModel) {
     EXPECT_EQ(done.code, 0) << done.err;
     return done.err;
   };
-  for (const char* strategy : {"random", "grid", "genetic"}) {
+  for (const char* strategy : {"random", "genetic"}) {
     for (const auto& [flag, value] : {std::pair("--model", "tree"), {"--objective", "rank"}})
       EXPECT_EQ(said({"--strategy", strategy, flag, value}),
                 cat("tracewright: the strategy `", strategy,
@@ -507,6 +511,52 @@ TEST_F(Cli, TuneSaysThatAStrategyAsksNoCostModel) {
   for (const char* strategy : {"evolutionary", "reference", "annealing", "metropolis"})
     EXPECT_EQ(said({"--strategy", strategy, "--model", "tree"}), "");
   EXPECT_EQ(said({"--strategy", "random", "--model", "random"}), "") << "it does what was asked for";
+}
+
+TEST_F(Cli, WhatCannotBeSearchedIsRefusedBefore) {
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  write("ucb.yaml",
+        "version: 1\nsearch: {acquisition: ucb}\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  write("grid.yaml",
+        "version: 1\nsearch: {strategy: grid, limit: 100}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  write("small.yaml", "version: 1\ntasks:\n  - {name: rows, op: softmax, args: {M: 8, N: 64}}\n");
+  auto refuses = [&](std::vector<std::string> words, const std::string& message) {
+    words.insert(words.begin(), "tune");
+    words.insert(words.end(), {"--database", "new.db"});
+    Finished done = run(words);
+    EXPECT_EQ(done.code, 2) << done.err;
+    EXPECT_EQ(done.err, cat("tracewright: ", message, "\n"));
+    EXPECT_FALSE(exists("new.db"));
+  };
+  refuses({"grid.yaml"},
+          "gemm: the strategy `grid` is for spaces of at most 100 points, and this one has more; choose another "
+          "strategy, or a larger `limit`");
+  refuses({"ucb.yaml", "--model", "draft"},
+          "the acquisition function `ucb` goes by what a learned cost model predicts, and `draft` is none");
+  refuses({"one.yaml", "--trials", "4", "--more", "2"},
+          "--trials says how many there are to be, and --more how many beyond those that are stored; give one");
+  refuses({"one.yaml", "--model-file", "nowhere/m"}, "cannot write nowhere/m: there is no folder nowhere");
+  refuses({"one.yaml", "--model-file", "one.yaml/m"}, "cannot write one.yaml/m: there is no folder one.yaml");
+  EXPECT_EQ(run({"tune", "small.yaml", "--strategy", "grid", "--dry-run"}).code, 0);
+}
+
+TEST_F(Cli, CodeThatATargetLacksIsAWrongUse) {
+  const std::string trace = TW_SOURCE_DIR "/tests/corpus/cpu_dense.tw";
+  for (const auto& [kind, message] : {std::pair("ptx", "only kernels for `cuda` have such code"),
+                                      {"cubin", "only kernels for `cuda` have such code"},
+                                      {"source", "a kernel for processors has no source text"}}) {
+    for (bool is_hash : {false, true}) {
+      std::vector<std::string> words = {"replay", trace, "--emit", kind};
+      if (is_hash) words.emplace_back("--hash");
+      Finished done = run(words);
+      EXPECT_EQ(done.code, 2) << kind;
+      EXPECT_NE(done.err.find(message), std::string::npos) << done.err;
+    }
+  }
+  Finished device = run({"replay", trace, "--target", "cuda -arch=sm_80", "--emit", "asm"});
+  EXPECT_EQ(device.code, 2);
+  EXPECT_NE(device.err.find("it has --emit source, ptx or cubin"), std::string::npos) << device.err;
 }
 
 TEST_F(Cli, SaysThatThereIsNoSuchTask) {
@@ -535,6 +585,29 @@ TEST_F(Cli, TunesWithoutTheShippedModel) {
   write("cpu_model.bin", "tracewright model");
   EXPECT_NE(tune({}).err.find("it is no saved cost model; the search goes on without it"), std::string::npos);
   EXPECT_EQ(tune({"--transfer", "none"}).err.find("without it"), std::string::npos);
+}
+
+TEST_F(Cli, EvalSaysThatAModelLearnedNothing) {
+  if (!make_model("xgboost-reference", feature_columns(), 0).model) GTEST_SKIP() << "there is no XGBoost";
+  write("two.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
+        "  - {name: wide, op: matmul, args: {M: 16, N: 256, K: 96}}\n");
+  ASSERT_EQ(run({"tune", "two.yaml", "--database", "two.db", "--trials", "6"}).code, 0);
+  const std::vector<std::string> eval = {"model",   "eval", "two.db", "--models", "xgboost-reference,random",
+                                         "--folds", "2"};
+  boost::json::array rows = run_json(eval).at("models").as_array();
+  ASSERT_EQ(rows.size(), 4u);
+  for (const boost::json::value& row : rows) {
+    bool is_random = row.at("model").as_string() == "random";  // it has nothing to learn
+    EXPECT_EQ(row.at("pairwise").is_null(), !is_random);
+    for (const char* share : {"top1", "top5", "clear_pairs", "rank", "recall"})
+      EXPECT_TRUE(is_random || row.at(share).is_null()) << share;
+    EXPECT_EQ(row.at("problem").as_string().find("learned nothing of ") == 0, !is_random);
+  }
+  Finished table = run(eval);
+  EXPECT_NE(table.err.find("xgboost-reference, unseen tasks: learned nothing of "), std::string::npos) << table.err;
+  EXPECT_EQ(table.out.find("0.500 "), table.out.find("0.500 ", table.out.find("random"))) << table.out;
 }
 
 TEST_F(Cli, ModelSaysWhatIsWrong) {

@@ -6,8 +6,13 @@
 
 #include "bench/experiments/curves.h"
 #include "bench/experiments/in_turn.h"
+#include "bench/experiments/report.h"
 #include "bench/experiments/run_arm.h"
+#include "bench/experiments/run_experiment.h"
 #include "bench/simulated.h"
+#include "dsl/base/text.h"
+#include "support/python.h"
+#include "support/run_program.h"
 #include "support/support.h"
 
 namespace tw::bench {
@@ -70,6 +75,42 @@ TEST_F(Experiments, WhatDoesNotFitTheListIsSaidBefore) {
        {"tasks: no `mmm`; there are mm", "arm `a`: rules: no `cpus`; there are cpu", "two arms have the name `a`",
         "learns_from: no `other`", "learns_by: no arm `d`", "arm `c`: transfer: cannot read nothing.model"})
     EXPECT_NE(problems.find(each), std::string::npos) << each << "\n" << problems;
+}
+
+// In the words of `tune --transfer` (TransfersWhatAModelFileHolds in cli_test.cc).
+TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
+  std::string messages, list_path = file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(list_path, messages);
+  ASSERT_TRUE(list) << messages;
+  auto problems = [&](const Arm& arm) { return problems_of({.tasks = {"mm"}, .arms = {arm}}, *list); };
+  const std::vector<std::string> from = {"mm"};
+  EXPECT_EQ(problems({.name = "a", .model = "tree", .learns_from = from}), "");
+  EXPECT_EQ(problems({.name = "a", .model = "xgboost-knobs"}), "") << "it learns from no others";
+  EXPECT_EQ(problems({.name = "a", .model = "xgboost-knobs", .learns_from = from}),
+            "arm `a`: learns_from: a global model goes by stores, and the cost model `xgboost-knobs` does not\n");
+  EXPECT_EQ(problems({.name = "a", .model = "random", .learns_from = from}),
+            "arm `a`: learns_from: the cost model `random` learns nothing\n");
+  EXPECT_EQ(problems({.name = "a", .model = "tree", .objective = Objective::Regression, .learns_from = from}),
+            "arm `a`: learns_from: a global model has learned the order, and the objective is regression\n");
+  for (const char* strategy : {"random", "reference", "genetic"})
+    EXPECT_EQ(
+        problems({.name = "a", .search = {.strategy = strategy}, .model = "tree", .learns_from = from}),
+        cat("arm `a`: learns_from: the strategy `", strategy, "` picks its batches itself and has no `transfer`\n"));
+  EXPECT_EQ(problems({.name = "a", .search = {.transfer = "shipped"}, .model = "treegru"}),
+            "arm `a`: transfer: a global model goes by stores, and the cost model `treegru` does not\n");
+}
+
+TEST_F(Experiments, SearchesThatCannotBeAreRefused) {
+  std::string messages, list_path = file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(list_path, messages);
+  ASSERT_TRUE(list) << messages;
+  auto problems = [&](const Arm& arm) { return problems_of({.arms = {arm}}, *list); };
+  EXPECT_EQ(problems({.name = "a", .search = {.acquisition = "ei"}, .model = "draft"}),
+            "arm `a`: search: the acquisition function `ei` goes by what a learned cost model predicts, and `draft` is "
+            "none\n");
+  EXPECT_EQ(problems({.name = "a", .search = {.strategy = "grid", .settings = {{"limit", 100}}}}),
+            "arm `a`: search: mm: the strategy `grid` is for spaces of at most 100 points, and this one has more; "
+            "choose another strategy, or a larger `limit`\n");
 }
 
 TEST_F(Experiments, StoredResultsAreReadAgain) {
@@ -164,6 +205,148 @@ TEST_F(Experiments, AnArmMayLearnFromOtherTasks) {
   EXPECT_NE(problem, "");
 }
 
+// A database of sources has all trials of its search, those whose results were known before, too. Without it the same
+// model comes of the stored results.
+TEST_F(Experiments, WhatOthersTaughtFollowsFromStoredResults) {
+  std::string messages, problem, scratch = folder_.path() + "/scratch.db";
+  file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(folder_.path() + "/list.yaml", messages);
+  ASSERT_TRUE(list) << messages;
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto results = StoredResults::open(folder_.path() + "/r.csv", messages);
+  Arm arm{.name = "taught", .model = "tree", .objective = Objective::Rank};
+  auto learn = [&](Measurer* with, i64 trials) {
+    return learned_model({*list, *results, with, scratch, stop}, {list->tasks[0]}, arm, arm, trials, 0, problem);
+  };
+  run_arm({*list, *results, &measurer, scratch, stop}, list->tasks[0], arm, 24, 0);
+  i64 calls = measurer.measured();
+  std::string model = learn(&measurer, 24);
+  EXPECT_EQ(problem, "");
+  EXPECT_NE(model, "");
+  EXPECT_EQ(measurer.measured(), calls) << "all of it was known";
+  DatabaseResult<Database> sources = Database::open(folder_.path() + "/scratch.taught.24.0.db", DatabaseMode::Read);
+  ASSERT_TRUE(sources) << sources.error();
+  i64 stored = 0;
+  ASSERT_TRUE(sources->visit({}, [&](Record&) { ++stored; }));
+  EXPECT_EQ(stored, 24);
+  EXPECT_EQ(learn(&measurer, 24), model);
+  EXPECT_EQ(measurer.measured(), calls);
+  std::filesystem::remove(folder_.path() + "/scratch.taught.24.0.db");
+  EXPECT_EQ(learn(nullptr, 24), model);
+  EXPECT_EQ(problem, "");
+  EXPECT_EQ(learn(nullptr, 32), "");
+  EXPECT_EQ(problem, "8 of its trials have no stored result");
+}
+
+// The simulated measurer with ratios; of some kernels it gives none.
+class WithRatios : public SimulatedMeasurer {
+ public:
+  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+    MeasureResult result = SimulatedMeasurer::measure(task, candidate, options);
+    bool has_none = hash_bytes(candidate.code).low % 3 == 0;
+    result.ratio = options.incumbent && !has_none ? 0.5 : 0;
+    return result;
+  }
+};
+
+constexpr const char* kTwoTasks =
+    "version: 1\ntarget: {kind: cpu, cpu: znver3, threads: 1}\ntasks:\n"
+    "  - {name: mm, op: matmul, args: {M: 64, N: 64, K: 64}}\n"
+    "  - {name: other, op: matmul, args: {M: 96, N: 64, K: 32}}\n";
+
+// Both seeds learn from the same programs in part, and the arms find some of the same.
+TEST_F(Experiments, ASecondRunMeasuresNothingAndGivesTheSame) {
+  file("list.yaml", kTwoTasks);
+  std::string path = file("e.yaml",
+                          "title: a\nlist: list.yaml\ntrials: 24\nseeds: 2\narms:\n"
+                          "  - {name: alone, search: {strategy: annealing, steps: 20, random_first: 1}, model: tree}\n"
+                          "  - {name: taught, search: {strategy: annealing, steps: 20}, model: tree,\n"
+                          "     learns_from: [mm, other], learns_by: alone}\n");
+  ExperimentOptions options{.output = folder_.path()};
+  std::atomic<bool> stop{false};
+  WithRatios measurer;
+  ASSERT_EQ(run_experiment(path, options, &measurer, stop), Reached);
+  auto written = [&](const char* end) { return test::read_file(folder_.path() + "/e" + end); };
+  const std::string curves = written(".curves.csv"), summary = written(".summary.csv");
+  EXPECT_EQ(std::ranges::count(curves, '\n'), 1 + 2 * 2 * 2 * 24);
+  const i64 calls = measurer.measured();
+  EXPECT_EQ(run_experiment(path, options, &measurer, stop), Reached);
+  EXPECT_EQ(measurer.measured(), calls);
+  EXPECT_EQ(written(".curves.csv"), curves);
+  EXPECT_EQ(written(".summary.csv"), summary);
+  options.replay = true;
+  EXPECT_EQ(run_experiment(path, options, nullptr, stop), Reached);
+  EXPECT_EQ(written(".curves.csv"), curves);
+}
+
+// Four trials teach nothing.
+TEST_F(Experiments, CurvesAreWrittenWhereAnotherArmFails) {
+  file("list.yaml", kTwoTasks);
+  std::string path = file("e.yaml",
+                          "title: a\nlist: list.yaml\ntrials: 4\nseeds: 1\narms:\n"
+                          "  - {name: plain, search: {strategy: random}}\n"
+                          "  - {name: taught, model: xgboost-reference, learns_from: [mm]}\n"
+                          "  - {name: last, search: {strategy: genetic}}\n");
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  EXPECT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), NotReached);
+  const std::string curves = test::read_file(folder_.path() + "/e.curves.csv"),
+                    summary = test::read_file(folder_.path() + "/e.summary.csv");
+  for (const char* arm : {"mm,plain,0,4,", "other,plain,0,4,", "mm,last,0,4,"})
+    EXPECT_NE(curves.find(arm), std::string::npos) << arm << "\n" << curves;
+  EXPECT_EQ(curves.find("taught"), std::string::npos) << curves;
+  EXPECT_NE(summary.find("mm,last,1,4,"), std::string::npos) << summary;
+}
+
+// RFC 4180.
+TEST_F(Experiments, NamesInFilesAreQuoted) {
+  TuneTask task{.name = "mm"};
+  Arm arm{.name = "a \"b\", c"};
+  std::vector<Cell> cells = {{&task, 2e9, &arm, {{.seed = 3, .seconds = {kNever, 1}}}, {{1, 1}}}};
+  EXPECT_EQ(curves_csv(cells),
+            "task,arm,seed,trial,gflops\n"
+            "mm,\"a \"\"b\"\", c\",3,1,0.000\n"
+            "mm,\"a \"\"b\"\", c\",3,2,2.000\n");
+  EXPECT_NE(summary_csv(cells).find("\nmm,\"a \"\"b\"\", c\",1,2,2.000,"), std::string::npos) << summary_csv(cells);
+}
+
+TEST_F(Experiments, ExitCodesAreThoseOfTracewright) {
+  const std::string program = TW_BINARY_DIR "/tracewright-experiments";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "the benchmarks were not built";
+  auto code = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), program);
+    return test::run_program(words, {.folder = folder_.path()}).code;
+  };
+  EXPECT_EQ(code({"--help"}), 0);
+  EXPECT_EQ(code({}), 2) << "no file";
+  EXPECT_EQ(code({"e.yaml", "--seeds", "0"}), 2);
+  EXPECT_EQ(code({"e.yaml", "--seeds", "many"}), 2);
+  EXPECT_EQ(code({"e.yaml", "--sedes", "1"}), 2);
+  EXPECT_EQ(code({"none.yaml", "--replay-measurements"}), 2);
+}
+
+TEST_F(Experiments, PlotSaysWhatIsNoFileOfCurves) {
+  const std::string python = test::python_with("csv");
+  if (python.empty()) GTEST_SKIP() << "there is no Python";
+  // In place of the module that may not be installed.
+  std::filesystem::create_directories(folder_.path() + "/modules/matplotlib");
+  file("modules/matplotlib/__init__.py", "rcParams = {}\ndef use(name): pass\n");
+  file("modules/matplotlib/pyplot.py", "");
+  file("empty.curves.csv", "");
+  file("no.curves.csv", "task,arm\nmm,a\n");
+  for (const auto& [name, message] :
+       {std::pair("none", "cannot read none.curves.csv: No such file or directory\n"),
+        {"empty", "empty.curves.csv has no curves\n"},
+        {"no", "no.curves.csv is no file of curves that tracewright-experiments wrote\n"}}) {
+    test::Finished done =
+        test::run_program({python, TW_SOURCE_DIR "/bench/experiments/plot.py", cat(name, ".curves.csv")},
+                          {.folder = folder_.path(), .environment = {"PYTHONPATH=" + folder_.path() + "/modules"}});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_EQ(done.err, message);
+  }
+}
+
 // By a worker, which runs kernels: the simulated one has no ratios.
 TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
   std::string messages;
@@ -229,12 +412,7 @@ TEST(ExperimentFiles, CanBeRead) {
     ASSERT_TRUE(experiment) << messages;
     std::optional<LoadedList> list = load_list(experiment->list, messages);
     ASSERT_TRUE(list) << messages;
-    std::vector<std::string> names = experiment->tasks;
-    for (const Arm& arm : experiment->arms) names.insert(names.end(), arm.learns_from.begin(), arm.learns_from.end());
-    for (const std::string& task : names)
-      EXPECT_TRUE(std::ranges::any_of(list->tasks, [&](const TuneTask& t) { return t.name == task; })) << task;
-    for (const Arm& arm : experiment->arms)
-      EXPECT_TRUE(arm.rules.empty() || list->library.find_set(arm.rules)) << entry.path() << ": " << arm.rules;
+    EXPECT_EQ(problems_of(*experiment, *list), "") << entry.path();
   }
   EXPECT_GE(files, 6);
 }

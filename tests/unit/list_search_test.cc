@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/text.h"
+#include "runtime/lists/yaml_decode.h"
 #include "sampler/strategies/strategies.h"
 
 namespace tw {
@@ -150,6 +151,35 @@ TEST(ListSearch, RangesHaveTheirEnds) {
   EXPECT_NE(check("{strategy: annealing, chains: 65537}").errors, "");
   EXPECT_NE(check("{strategy: annealing, epsilon: -0.1}").errors, "");
   EXPECT_NE(check("{strategy: annealing, epsilon: 1.1}").errors, "");
+}
+
+TEST(ListSearch, ASettingMayBeBoundedByAnother) {
+  EXPECT_EQ(check("{strategy: genetic, population: 10, elites: 10}").errors, "");
+  EXPECT_EQ(check("{strategy: genetic, population: 10, elites: 11}").errors,
+            R"(tasks.yaml:2:53: error: expected `elites` to be at most `population`, which is 10, found `11`
+    2 | search: {strategy: genetic, population: 10, elites: 11}
+      |                                                     ^~
+)");
+  EXPECT_NE(check("{strategy: genetic, elites: 101}").errors, "") << "`population` is 100 if nothing is said";
+  EXPECT_EQ(check("{strategy: genetic, population: 2}").errors, "") << "`elites` is not said";
+}
+
+TEST(ListSearch, AnAcquisitionNeedsALearnedModel) {
+  EXPECT_EQ(check("{acquisition: mean, model: draft}").errors, "");
+  EXPECT_EQ(check("{acquisition: ei, model: tree}").errors, "");
+  EXPECT_EQ(
+      check("{acquisition: ei, model: draft}").errors,
+      R"(tasks.yaml:2:23: error: the acquisition function `ei` goes by what a learned cost model predicts, and `draft` is none
+    2 | search: {acquisition: ei, model: draft}
+      |                       ^~
+)");
+}
+
+TEST(ListSearch, NobodyIsAskedWhetherTheWordItselfWasMeant) {
+  EXPECT_EQ(closest("shipped", {"shipped", "none"}), "");
+  EXPECT_EQ(closest("Shipped", {"none", "shipped"}), "shipped");
+  EXPECT_EQ(yaml::suggestion("trials", {"trials", "tasks"}), "known: trials, tasks");
+  EXPECT_EQ(yaml::suggestion("Trials", {"trials", "tasks"}), "did you mean `trials`?");
 }
 
 TEST(ListSearch, AStrategyOfTheCommandLine) {

@@ -134,6 +134,16 @@ TEST(Evaluation, ScoresWithoutTrainingAreHeldOutTheSameWay) {
   EXPECT_EQ(evaluate(scores, data, fold, 3).accuracy.k, 3);
 }
 
+// Which scores all candidates alike, and says so.
+TEST(Evaluation, WhatLearnedNothingIsSaid) {
+  Dataset data = tasks_of(2, 6);
+  std::vector<int> fold = folds_of(data, 3, 1);
+  Evaluation few = evaluate([] { return std::make_unique<Memory>(); }, data, fold, Effort::Full);
+  EXPECT_EQ(few.untaught, 8) << "of 12, a third is held out";
+  auto tree = [] { return make_model("tree", 2, 1).model; };
+  EXPECT_EQ(evaluate(tree, data, fold, Effort::Full).untaught, 0);
+}
+
 // ---- out of databases
 
 class ModelDataOfATune : public Search {
@@ -201,8 +211,15 @@ TEST_F(ModelDataOfATune, TasksOfOneWorkloadOrOperatorAreOfOneKind) {
   FakeMeasurer measurer;
   Watcher watcher;
   run(options(1, 1, 8), stored, &measurer, watcher);
+  Database second = database("b.db");
+  for (const WorkloadText& workload : *stored.workloads())
+    ASSERT_TRUE(second.add_workload(workload.hash, workload.text));
+  for (Record record : trials(stored)) {
+    record.host = "another machine";
+    ASSERT_TRUE(second.add_record(record));
+  }
   ModelData data;
-  for (int of_two_machines = 0; of_two_machines < 2; ++of_two_machines) ASSERT_TRUE(add_model_data(data, stored));
+  for (Database* of_two_machines : {&stored, &second}) ASSERT_TRUE(add_model_data(data, *of_two_machines));
   ASSERT_EQ(data.tasks.size(), 6u);
   std::vector<int> tasks = kinds_of(data, Holdout::Tasks), operators = kinds_of(data, Holdout::Operators);
   for (std::size_t i = 0; i < 6; ++i) {
@@ -266,9 +283,28 @@ TEST_F(ModelDataOfATune, DatabasesAddUp) {
   ASSERT_TRUE(add_model_data(data, first));
   int one = data.data.size();
   ASSERT_TRUE(add_model_data(data, second));
-  EXPECT_GT(data.data.size(), one + 20);
-  EXPECT_EQ(data.tasks.size(), 4u) << "times of two databases are not compared";
-  EXPECT_EQ(data.data.group.back(), 3);
+  EXPECT_GT(data.data.size(), one + 10);
+  EXPECT_EQ(data.tasks.size(), 3u) << "times of two databases are not compared, and all of softmax was there before";
+  EXPECT_EQ(data.data.group.back(), 2);
+}
+
+// A copy would be learned from while the other one is held out.
+TEST_F(ModelDataOfATune, ARecordOfTwoDatabasesIsTakenOnce) {
+  Database first = database("a.db"), both = database("b.db");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(1, 1, 12), first, &measurer, watcher);
+  for (const WorkloadText& workload : *first.workloads()) ASSERT_TRUE(both.add_workload(workload.hash, workload.text));
+  ASSERT_TRUE(both.add_records(trials(first)));
+  run(options(2, 1, 24), both, &measurer, watcher);
+  ModelData once, twice;
+  ASSERT_TRUE(add_model_data(once, both));
+  ASSERT_TRUE(add_model_data(twice, first));
+  const int copies = twice.data.size();
+  ASSERT_TRUE(add_model_data(twice, both));
+  EXPECT_EQ(once.repeated, 0);
+  EXPECT_EQ(twice.repeated, copies);
+  EXPECT_EQ(twice.data.size(), once.data.size());
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST_F(Search, TheSeedAloneDecidesWhatIsMeasured) {
       EXPECT_EQ(task.trials, trials_of(task.name)) << task.name;
       EXPECT_TRUE(task.done && task.problem.empty()) << task.name << ": " << task.problem;
     }
-    EXPECT_EQ(watcher.messages, std::vector<std::string>{"softmax: the space holds no further candidate"});
+    EXPECT_EQ(watcher.messages, std::vector<std::string>{"softmax: the search found no further candidate"});
     return traces(file);
   };
   auto one = stored("one", 1, 1);

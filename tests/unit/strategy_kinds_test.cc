@@ -176,6 +176,18 @@ TEST_F(Annealing, ChainsGoOnInTheNextRound) {
   EXPECT_GT(mean_score(on.pooled), mean_score(anew.pooled) + unit / 2);
 }
 
+// One chain of one step meets little that is new, and the search goes on all the same.
+TEST(Chains, GoOnAtDrawsWhereTheyMetNothingNew) {
+  for (const char* strategy : {"annealing", "metropolis"}) {
+    Rounds rounds(small_space("open"), {.strategy = strategy, .settings = {{"chains", 1}, {"steps", 1}}});
+    for (int round = 0; round < 60; ++round) {
+      std::vector<Candidate> batch = rounds.next(1);
+      ASSERT_FALSE(batch.empty()) << strategy << ", round " << round;
+      rounds.measure(batch);
+    }
+  }
+}
+
 // ---- metropolis
 
 constexpr const char* kWeights = R"(b = get_block("C")
@@ -242,6 +254,19 @@ TEST(Metropolis, VisitsAreThoseOfThePosterior) {
   }
   EXPECT_LT(chi_square, degrees + 5 * std::sqrt(2 * degrees));
   EXPECT_GT(chi_square, degrees - 5 * std::sqrt(2 * degrees)) << "visits that are no draws";
+}
+
+// A space of 49 programs, of which the least likely comes once in 288 draws.
+TEST(Chains, EndWhereDrawsGiveNothingNew) {
+  for (const char* strategy : {"annealing", "metropolis"}) {
+    CandidateSpace space = space_of("matmul", {{"M", i64{8}}, {"N", i64{32}}, {"K", i64{32}}}, "untuned", kWeights);
+    Rounds rounds(std::move(space), {.strategy = strategy, .settings = {{"chains", 1}, {"steps", 1}}});
+    std::vector<Candidate> batch;
+    for (int round = 0; round < 60; ++round) rounds.measure(batch = rounds.next(1));
+    EXPECT_TRUE(batch.empty()) << strategy;
+    EXPECT_GE(rounds.tried.size(), 45u) << strategy;
+    EXPECT_LE(rounds.tried.size(), 49u) << strategy;
+  }
 }
 
 // ---- genetic

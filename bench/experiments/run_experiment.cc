@@ -1,0 +1,184 @@
+#include "bench/experiments/run_experiment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include "bench/experiments/in_turn.h"
+#include "bench/experiments/report.h"
+#include "bench/list_of.h"
+#include "dsl/base/text.h"
+#include "runtime/console/output.h"
+#include "runtime/measure/machine_probe.h"
+
+namespace tw::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_chosen(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names) {
+  std::vector<const TuneTask*> tasks;
+  for (const TuneTask& task : list.tasks) {
+    if (is_chosen(names, task.name)) tasks.push_back(&task);
+  }
+  return tasks;
+}
+
+// Measures in turn what the runs of a task found. False if the times cannot be stored.
+bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
+  TaskKey key = key_of(task);
+  std::map<std::string, std::string> traces;
+  for (const Cell& cell : cells) {
+    for (const ArmRun& run : cell.runs) {
+      for (const FoundProgram& found : {run.first, run.best})
+        if (!found.trace.empty()) traces[found.program] = found.trace;
+    }
+  }
+  const StoredResults::Times& times = results.in_turn(key.workload, key.target);
+  bool is_known = std::ranges::all_of(traces, [&](const auto& each) { return times.contains(each.first); });
+  if (measurer && !is_known) {
+    StoredResults::Times measured = times_in_turn(task, traces, 5, *measurer);
+    // What has no time is not tried again, unless nothing has one.
+    for (const auto& [program, trace] : traces)
+      if (!measured.empty()) measured.try_emplace(program, 0);
+    if (!results.set_in_turn(key.workload, key.target, measured)) return false;
+  }
+  for (Cell& cell : cells) {
+    for (const ArmRun& run : cell.runs) {
+      auto time_of = [&](const FoundProgram& found, std::size_t trials) {
+        auto at = times.find(found.program);
+        return at == times.end() || at->second == 0 ? best_after(run.seconds, trials) : at->second;
+      };
+      cell.found.push_back({time_of(run.first, 1), time_of(run.best, run.seconds.size())});
+    }
+  }
+  return true;
+}
+
+bool measure_rates(StoredResults& results) {
+  if (results.has_rates()) return true;
+  std::optional<MachineRates> rates =
+      parse_rates(to_text(rates_of(measure_machine(usable_threads()), usable_threads())));
+  return results.set_rates(rates.value_or(MachineRates()));
+}
+
+// Changes of an experiment that the options want. False after a message.
+bool choose(Experiment& experiment, const ExperimentOptions& options) {
+  if (!options.tasks.empty()) experiment.tasks = options.tasks;
+  for (Arm& arm : experiment.arms)
+    if (options.trials > 0) arm.trials = options.trials;
+  if (options.seeds > 0) experiment.seeds = options.seeds;
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  for (const std::string& arm : options.arms) {
+    if (std::ranges::find(names, arm) == names.end())
+      return say(cat("--arms: no arm `", arm, "`; there are ", join(names, ", "))), false;
+  }
+  return true;
+}
+
+// The searches of one experiment, task by task.
+class Searches {
+ public:
+  Searches(const Experiment& experiment, const std::vector<std::string>& arms, const Surroundings& with)
+      : experiment_(experiment), arms_(arms), with_(with) {}
+
+  // All arms and seeds of a task. False if its times cannot be stored.
+  bool run(const TuneTask& task) {
+    std::size_t begin = cells_.size();
+    for (const Arm& arm : experiment_.arms) {
+      if (is_chosen(arms_, arm.name)) run(task, arm);
+    }
+    return with_.stop || compare_found(task, std::span(cells_).subspan(begin), with_.results, with_.measurer);
+  }
+
+  const std::vector<Cell>& cells() const { return cells_; }
+  int unknown() const { return unknown_; }    // trials without a stored result
+  int problems() const { return problems_; }  // runs that ended early, or not at all
+
+ private:
+  void run(const TuneTask& task, const Arm& arm) {
+    Cell& cell = cells_.emplace_back(Cell{&task, count_flops(task.program.program), &arm, {}, {}});
+    i64 trials = arm.trials > 0 ? arm.trials : experiment_.trials;
+    for (int seed = 0; seed < experiment_.seeds && !with_.stop; ++seed) {
+      const std::optional<std::string>& model = learned(arm, trials, seed);
+      if (!model) {
+        ++problems_;
+        continue;
+      }
+      ArmRun run = run_arm(with_, task, arm, trials, static_cast<u64>(seed), *model);
+      unknown_ += run.unknown, problems_ += !run.problem.empty();
+      std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task.name.c_str(),
+                   arm.name.c_str(), seed, gflops(cell, best_after(run.seconds, run.seconds.size())),
+                   run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
+      cell.runs.push_back(std::move(run));
+    }
+  }
+
+  // The model of an arm that learns from other tasks, "" of one that does not; nullopt after a message, once.
+  const std::optional<std::string>& learned(const Arm& arm, i64 trials, int seed) {
+    auto [model, is_new] = learned_.try_emplace({&arm, seed}, "");
+    if (!is_new || arm.learns_from.empty()) return model->second;
+    const Arm& tuner = arm.learns_by.empty() ? arm : *find_arm(experiment_, arm.learns_by);
+    std::vector<TuneTask> sources;
+    for (const TuneTask* task : tasks_of(with_.list, arm.learns_from)) sources.push_back(*task);
+    std::string problem;
+    model->second = learned_model(with_, sources, arm, tuner, trials, static_cast<u64>(seed), problem);
+    if (!problem.empty()) {
+      model->second.reset();
+      say(cat(arm.name, ", seed ", seed, ", learning from others: ", problem));
+    }
+    return model->second;
+  }
+
+  const Experiment& experiment_;
+  const std::vector<std::string>& arms_;  // that are wanted
+  const Surroundings& with_;
+  std::map<std::pair<const Arm*, int>, std::optional<std::string>> learned_;  // by arm and seed
+  std::vector<Cell> cells_;
+  int unknown_ = 0, problems_ = 0;
+};
+
+}  // namespace
+
+ExitCode run_experiment(const std::string& file, const ExperimentOptions& options, Measurer* measurer,
+                        const std::atomic<bool>& stop) {
+  std::string messages;
+  std::optional<Experiment> experiment = load_experiment(file, messages);
+  if (!experiment) return say(messages), Usage;
+  std::optional<LoadedList> list = list_of(experiment->list);
+  if (!list || !choose(*experiment, options)) return Usage;
+  if (std::string wrong = problems_of(*experiment, *list); !wrong.empty()) return say(cat(file, ": ", wrong)), Usage;
+  std::string base = (fs::path(options.output) / fs::path(file).stem()).string();
+  std::string stored = options.results.empty() ? base + ".results.csv" : options.results;
+  std::unique_ptr<StoredResults> results = StoredResults::open(stored, messages);
+  if (!results) return say(messages), Usage;
+  if (!measurer && results->size() == 0)
+    return say(cat(stored, " has no results to replay; --results names another file")), Usage;
+  if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), Environment;
+  Surroundings with{*list, *results, measurer, base + ".scratch.db", stop};
+  Searches searches(*experiment, options.arms, with);
+  bool is_stored = true;
+  for (const TuneTask* task : tasks_of(*list, experiment->tasks))
+    is_stored = is_stored && (stop || searches.run(*task));
+  if (stop) return say("interrupted; what was measured is kept, and the same command goes on"), Interrupted;
+  std::printf("%s (%zu results in %s)\n", experiment->title.c_str(), results->size(), stored.c_str());
+  print_arms(searches.cells(), experiment->arms);
+  bool is_written = write_file(base + ".curves.csv", curves_csv(searches.cells())) &&
+                    write_file(base + ".summary.csv", summary_csv(searches.cells()));
+  if (!is_stored) say(cat("cannot write ", stored));
+  if (!is_written || !is_stored) return Environment;
+  if (searches.unknown() > 0)
+    say(cat(searches.unknown(),
+            " trials have no stored result and count as failed: the figures are not those of a whole run"));
+  return searches.unknown() + searches.problems() > 0 ? NotReached : Reached;
+}
+
+}  // namespace tw::bench
