@@ -65,7 +65,7 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_fl
   MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
   if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
   std::string error;
-  std::optional<std::string> bytes = read_global_model(transfer, error);
+  std::optional<std::string> bytes = read_global_model(transfer, tuning.cost_model, error);
   if (!bytes && is_said) return refuse(error);
   if (!bytes) say(cat(error, "; the search goes on without it"));
   return bytes.value_or("");

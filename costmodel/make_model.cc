@@ -103,10 +103,15 @@ MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOp
 MadeModel open_model(std::string_view bytes, int columns) {
   const std::optional<ModelHeader> header = model_header(bytes);
   if (!header) return {nullptr, "it is no saved cost model"};
-  MadeModel made = make_model(header->kind, columns, 0);
+  MadeModel made = make_model(header->kind, columns > 0 ? columns : model_columns(header->kind), 0);
   if (!made.model) return made;
   if (Status loaded = made.model->load(bytes); !loaded) return {nullptr, to_string(loaded.rejected())};
   return made;
+}
+
+std::optional<FeatureKind> feature_kind_of_saved(std::string_view bytes) {
+  const std::optional<ModelHeader> header = model_header(bytes);
+  return header ? std::optional(feature_kind_of(header->kind)) : std::nullopt;
 }
 
 FeatureKind feature_kind_of(std::string_view name) {

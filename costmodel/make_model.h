@@ -27,8 +27,10 @@ struct MadeModel {
 MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
 // The model whose saved bytes these are (CostModel::save), as it was; its kind is in the bytes. Null with a note where
-// it cannot run here, or the bytes are none of this version.
-MadeModel open_model(std::string_view bytes, int columns);
+// it cannot run here, or the bytes are none of this version. `columns`: 0 = those of its kind.
+MadeModel open_model(std::string_view bytes, int columns = 0);
+// What the model of these bytes sees; nullopt if they are no saved model.
+std::optional<FeatureKind> feature_kind_of_saved(std::string_view bytes);
 
 // The rows that a model of this name sees; stores, if there is no such model.
 FeatureKind feature_kind_of(std::string_view name);

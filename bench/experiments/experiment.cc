@@ -150,7 +150,7 @@ std::string problems_of(const Experiment& experiment, const LoadedList& list) {
     if (!arm.learns_from.empty()) out += with(cat("arm `", arm.name, "`: learns_from"), why_no_transfer(arm));
     if (arm.search.transfer.empty() || arm.search.transfer == kNoTransfer) continue;
     std::string error = why_no_transfer(arm);
-    if (error.empty()) read_global_model(arm.search.transfer, error);
+    if (error.empty()) read_global_model(arm.search.transfer, arm.model, error);
     out += with(cat("arm `", arm.name, "`: transfer"), error);
   }
   return out;

@@ -10,9 +10,10 @@ namespace {
 // Null where none is given, or it is not used; with a note where it cannot be.
 MadeModel global_model(const TuneOptions& options, const BatchSearch& search) {
   bool is_used = !options.global_model.empty() && options.model_bytes.empty() && search.has_transfer() &&
-                 learns(options.cost_model) && feature_kind_of(options.cost_model) == FeatureKind::Stores;
+                 learns(options.cost_model) &&
+                 feature_kind_of_saved(options.global_model) == feature_kind_of(options.cost_model);
   if (!is_used) return {};
-  MadeModel made = open_model(options.global_model, feature_columns());
+  MadeModel made = open_model(options.global_model);
   if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
   return made;
 }

@@ -1,6 +1,5 @@
 #include "sampler/tasks/global_model.h"
 
-#include "costmodel/features.h"
 #include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
 #include "dsl/base/files.h"
@@ -16,14 +15,13 @@ constexpr const char* kShippedModelFile = "cpu_model.bin";
 
 std::string why_no_global_model(const std::string& cost_model, Objective objective) {
   if (!learns(cost_model)) return cat("the cost model `", cost_model, "` learns nothing");
-  if (feature_kind_of(cost_model) != FeatureKind::Stores)
-    return cat("a global model goes by stores, and the cost model `", cost_model, "` does not");
   if (objective == Objective::Regression)
     return "a global model has learned the order, and the objective is regression";
   return "";
 }
 
-std::optional<std::string> read_global_model(const std::string& name, std::string& error) {
+std::optional<std::string> read_global_model(const std::string& name, const std::string& cost_model,
+                                             std::string& error) {
   std::string path = name;
   if (name == kShippedModel) {
     std::optional<std::string> own = find_shared_file(kShippedModelFile);
@@ -38,11 +36,11 @@ std::optional<std::string> read_global_model(const std::string& name, std::strin
   std::optional<ModelHeader> header = model_header(*bytes);
   if (header && !learns(header->kind))
     return error = cat(path, ": a `", header->kind, "` model has learned nothing"), std::nullopt;
-  if (header && feature_kind_of(header->kind) != FeatureKind::Stores)
-    return error = cat(path, ": a global model sees stores, and `", header->kind, "` sees ",
-                       name_of(feature_kind_of(header->kind))),
+  if (header && feature_kind_of(header->kind) != feature_kind_of(cost_model))
+    return error = cat(path, ": a `", header->kind, "` model sees ", name_of(feature_kind_of(header->kind)),
+                       ", and the cost model `", cost_model, "` sees ", name_of(feature_kind_of(cost_model))),
            std::nullopt;
-  MadeModel made = open_model(*bytes, feature_columns());
+  MadeModel made = open_model(*bytes);
   if (!made.model) return error = cat(path, ": ", made.note), std::nullopt;
   return bytes;
 }

@@ -11,7 +11,8 @@ namespace tw {
 std::string why_no_global_model(const std::string& cost_model, Objective objective);
 
 // The bytes of a trained model that is to be the global one of a search: `shipped`, or a file. nullopt, and why, if
-// this program cannot load it.
-std::optional<std::string> read_global_model(const std::string& name, std::string& error);
+// this program cannot load it, or it does not see what the cost model of the search sees (FeatureKind).
+std::optional<std::string> read_global_model(const std::string& name, const std::string& cost_model,
+                                             std::string& error);
 
 }  // namespace tw

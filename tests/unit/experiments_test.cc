@@ -10,6 +10,7 @@
 #include "bench/experiments/run_arm.h"
 #include "bench/experiments/run_experiment.h"
 #include "bench/simulated.h"
+#include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "support/python.h"
 #include "support/run_program.h"
@@ -85,9 +86,8 @@ TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
   auto problems = [&](const Arm& arm) { return problems_of({.tasks = {"mm"}, .arms = {arm}}, *list); };
   const std::vector<std::string> from = {"mm"};
   EXPECT_EQ(problems({.name = "a", .model = "tree", .learns_from = from}), "");
-  EXPECT_EQ(problems({.name = "a", .model = "xgboost-knobs"}), "") << "it learns from no others";
-  EXPECT_EQ(problems({.name = "a", .model = "xgboost-knobs", .learns_from = from}),
-            "arm `a`: learns_from: a global model goes by stores, and the cost model `xgboost-knobs` does not\n");
+  for (const char* model : {"xgboost-knobs", "xgboost-relation", "treegru", "tlp"})
+    EXPECT_EQ(problems({.name = "a", .model = model, .learns_from = from}), "");
   EXPECT_EQ(problems({.name = "a", .model = "random", .learns_from = from}),
             "arm `a`: learns_from: the cost model `random` learns nothing\n");
   EXPECT_EQ(problems({.name = "a", .model = "tree", .objective = Objective::Regression, .learns_from = from}),
@@ -96,8 +96,9 @@ TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
     EXPECT_EQ(
         problems({.name = "a", .search = {.strategy = strategy}, .model = "tree", .learns_from = from}),
         cat("arm `a`: learns_from: the strategy `", strategy, "` picks its batches itself and has no `transfer`\n"));
-  EXPECT_EQ(problems({.name = "a", .search = {.transfer = "shipped"}, .model = "treegru"}),
-            "arm `a`: transfer: a global model goes by stores, and the cost model `treegru` does not\n");
+  std::string of_loops = problems({.name = "a", .search = {.transfer = "shipped"}, .model = "treegru"});
+  EXPECT_NE(of_loops.find("a `mlp` model sees stores, and the cost model `treegru` sees loops"), std::string::npos)
+      << of_loops;
 }
 
 TEST_F(Experiments, SearchesThatCannotBeAreRefused) {
@@ -200,6 +201,16 @@ TEST_F(Experiments, AnArmMayLearnFromOtherTasks) {
   EXPECT_NE(other, "");
   EXPECT_NE(other, model);
   EXPECT_EQ(measurer.measured(), calls);
+  // Whatever the models see, what the others taught is used.
+  for (const char* kind : {"treegru", "tlp", "xgboost-knobs", "xgboost-relation"}) {
+    if (!make_model(kind, model_columns(kind), 0).model) continue;
+    Arm seeing{.name = kind, .model = kind, .objective = Objective::Rank};
+    std::string sees = learned_model(with, {list->tasks[1]}, seeing, arm, 40, 0, problem);
+    ASSERT_EQ(problem, "") << kind;
+    EXPECT_NE(run_arm(with, list->tasks[0], seeing, 16, 0, sees).seconds,
+              run_arm(with, list->tasks[0], seeing, 16, 0).seconds)
+        << kind;
+  }
   Arm none{.name = "none", .model = "random"};
   EXPECT_EQ(learned_model(with, {list->tasks[1]}, none, arm, 40, 0, problem), "");
   EXPECT_NE(problem, "");
