@@ -216,7 +216,7 @@ DatabaseResult<std::vector<i64>> TrialQueue::turns_of(i64 tuner, const std::vect
 // Long transactions keep the server from removing what has left the queue, which each lease then walks over. Machines
 // are woken for the first trials, and once more for all of them.
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
-  constexpr std::size_t kTogether = 128;
+  constexpr std::size_t kTogether = 512;
   std::map<TrialKey, i64> ids;
   std::vector<QueuedTrial> distinct;
   for (const QueuedTrial& trial : trials) {

@@ -33,8 +33,9 @@ namespace tw {
 inline constexpr std::size_t kLongestTrace = std::size_t{1} << 20, kLongestTarget = 4096, kLongestName = 1024,
                              kLongestMessage = 4096;
 
-// Outcomes that a tuner reads together: it puts trials in between.
-inline constexpr int kMostOutcomes = 500;
+// Outcomes that a tuner reads together: it puts trials in between. So many, because a busy server takes long for each
+// question.
+inline constexpr int kMostOutcomes = 4000;
 
 // Why a trial ended without a measurement. None is the candidate's fault: nothing is stored of it, and a later run may
 // measure it.
