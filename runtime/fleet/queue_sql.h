@@ -132,6 +132,22 @@ end $$;
 )";
 inline constexpr int kQueueParts = 8;  // as in trials_part, and in lease_statement()
 inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.trials_part') is not null";
+// The seventh step. When a table has been analyzed or vacuumed, each session plans its statements anew, which of a
+// thousand sessions takes all processors for seconds. No plan of the queue depends on statistics (kSettings), and rows
+// of the small tables are updated in place, where the server removes dead ones by itself.
+inline constexpr const char* kVacuum = R"(
+alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000);
+do $$
+begin
+  for i in 1 .. 4 loop
+    execute format('alter table tracewright_fleet.%I set (fillfactor = 50, autovacuum_vacuum_threshold = 100000, '
+      'autovacuum_analyze_threshold = 2000000000)', (array['machines', 'tuners', 'targets', 'failures'])[i]);
+  end loop;
+end $$;
+)";
+inline constexpr const char* kHasVacuum =
+    "select coalesce(reloptions::text, '') like '%autovacuum_analyze_threshold%' from pg_class "
+    "where oid = 'tracewright_fleet.failures'::regclass";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";

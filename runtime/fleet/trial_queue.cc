@@ -55,11 +55,15 @@ struct SchemaStep {
   const char* statements;
   bool can_be_repeated = false;
 };
-constexpr SchemaStep kSteps[] = {
-    {queue_sql::kHasTables, queue_sql::kTables, true}, {class_sql::kHasTables, class_sql::kTables},
-    {queue_sql::kHasIndices, queue_sql::kIndices},     {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
-    {queue_sql::kHasGates, queue_sql::kGates},         {queue_sql::kHasParts, queue_sql::kParts},
-    {build_sql::kHasTables, build_sql::kTables, true}, {nullptr, guard_sql::kGuards, true}};
+constexpr SchemaStep kSteps[] = {{queue_sql::kHasTables, queue_sql::kTables, true},
+                                 {class_sql::kHasTables, class_sql::kTables},
+                                 {queue_sql::kHasIndices, queue_sql::kIndices},
+                                 {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
+                                 {queue_sql::kHasGates, queue_sql::kGates},
+                                 {queue_sql::kHasParts, queue_sql::kParts},
+                                 {queue_sql::kHasVacuum, queue_sql::kVacuum},
+                                 {build_sql::kHasTables, build_sql::kTables, true},
+                                 {nullptr, guard_sql::kGuards, true}};
 
 }  // namespace
 

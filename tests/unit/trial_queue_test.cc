@@ -803,7 +803,8 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
       "ADD CONSTRAINT trials_once UNIQUE (tuner, workload, target, program, is_cold, wanted), "
       "ADD CHECK (state IN ('queued', 'leased', 'done')), ALTER COLUMN trace SET STORAGE EXTENDED; "
       "DROP TABLE tracewright_fleet.lease_gate_4, tracewright_fleet.lease_gate_5, tracewright_fleet.lease_gate_6, "
-      "tracewright_fleet.lease_gate_7");
+      "tracewright_fleet.lease_gate_7; "
+      "ALTER TABLE tracewright_fleet.failures RESET (autovacuum_analyze_threshold)");
   TrialQueue queue = this->queue();
   EXPECT_EQ(good(queue.connection().run("SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE "
                                         "schemaname = 'tracewright_fleet' AND tablename = 'trials'"))[0]
@@ -811,6 +812,7 @@ TEST_F(TrialQueueTest, AnOlderQueueIsBroughtUpToDate) {
             "trials_deadline trials_distinct trials_of_machine trials_of_tuner trials_part trials_pkey trials_turn");
   EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasNoChecks))[0].is_true(0));
   EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasGates))[0].is_true(0));
+  EXPECT_TRUE(good(queue.connection().run(queue_sql::kHasVacuum))[0].is_true(0));
   EXPECT_EQ(lease(queue, machine(queue)).size(), 1u);
 }
 
