@@ -134,9 +134,11 @@ inline constexpr int kQueueParts = 8;  // as in trials_part, and in lease_statem
 inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.trials_part') is not null";
 // The seventh step. When a table has been analyzed or vacuumed, each session plans its statements anew, which of a
 // thousand sessions takes all processors for seconds. No plan of the queue depends on statistics (kSettings), and rows
-// of the small tables are updated in place, where the server removes dead ones by itself.
+// of the small tables are updated in place, where the server removes dead ones by itself. Dead trials take 4 bytes of
+// a page and index entries that are marked, so they may be many.
 inline constexpr const char* kVacuum = R"(
-alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000);
+alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000,
+  autovacuum_vacuum_threshold = 1000000, autovacuum_vacuum_scale_factor = 0);
 do $$
 begin
   for i in 1 .. 4 loop
@@ -245,11 +247,16 @@ insert into tracewright_fleet.machines (name, host, version, targets, memory_byt
 values ($1, $2, $3, $4, $5, $6, $7) returning id)";
 inline constexpr const char* kWantedTargets =
     "select target, wanted, bool_and(machine is not null) from tracewright_fleet.targets group by target, wanted";
-// $1 ... $4: targets, hosts, machines and what was wanted, one behind the other.
+// $1 ... $4: targets, hosts, machines and what was wanted, one behind the other. What another machine is answering is
+// left to it: a thousand would wait for each other.
 inline constexpr const char* kOffer = R"(
+with open as (
+  select w.tuner, w.target, w.wanted, o.host, o.machine
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
+  join tracewright_fleet.targets w on w.target = o.target and w.wanted = o.wanted and w.machine is null
+  for update of w skip locked)
 update tracewright_fleet.targets t set host = o.host, machine = o.machine
-from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as o (target, host, machine, wanted)
-where t.target = o.target and t.wanted = o.wanted and t.machine is null)";
+from open o where t.tuner = o.tuner and t.target = o.target and t.wanted = o.wanted)";
 // A program that is being measured for another tuner on a machine of the class waits for its record. A machine that
 // has been calibrated gets trials for its classes only, and none while it is set aside. $1: machine, $2 and $3: targets
 // and machines, $4: how many, $5: seconds of a lease, $6: seconds that a lost trial waits for another machine than the

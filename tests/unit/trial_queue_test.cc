@@ -770,6 +770,19 @@ TEST_F(TrialQueueTest, AMachineWhoseTurnDoesNotComeGetsNothing) {
   EXPECT_EQ(lease(queue, machines.back(), 1).size(), 1u);
 }
 
+// A thousand machines answer a new tuner at once.
+TEST_F(TrialQueueTest, NobodyWaitsForAnAnswerThatAnotherOneGives) {
+  TrialQueue queue = this->queue(), other = this->queue();
+  good(queue.want(tuner(queue), {.target = kCpu.target, .host = "", .machine = ""}));
+  good(other.connection().run("BEGIN"));
+  good(other.connection().run("UPDATE tracewright_fleet.targets SET host = 'other', machine = 'other'"));
+  good(queue.connection().run("SET lock_timeout = '5s'"));
+  good(queue.offer({kCpu}));
+  good(other.connection().run("ROLLBACK"));
+  good(queue.offer({kCpu}));
+  EXPECT_EQ(good(queue.connection().run("SELECT host FROM tracewright_fleet.targets"))[0].text(0), kCpu.host);
+}
+
 TEST_F(TrialQueueTest, ManyOutcomesAreReadInParts) {
   TrialQueue queue = this->queue();
   i64 tuner = this->tuner(queue), machine = this->machine(queue);
