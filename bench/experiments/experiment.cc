@@ -105,6 +105,8 @@ std::string with(const std::string& what, const std::string& problem) {
 // Why the arm's searches would not use a model that has learned from others, in the words of `tune --transfer`; "" if
 // they would.
 std::string why_no_transfer(const Arm& arm) {
+  if (!arm.learns_from.empty() && !arm.search.transfer.empty())
+    return "what the arm learns from takes the place of `transfer`; leave one of them away";
   SearchChoice choice = arm.search;
   choice.transfer = kShippedModel;
   for (const ChoiceError& error : errors_of(choice))

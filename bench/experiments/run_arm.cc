@@ -8,6 +8,7 @@
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
 #include "dsl/text/workload.h"
+#include "runtime/measure/machine_probe.h"
 #include "sampler/tasks/global_model.h"
 #include "sampler/tasks/model_data.h"
 
@@ -97,14 +98,15 @@ TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>&
 
 // ---- trials of the tasks that a model learns from
 
-// All that the candidates of a search follow from, beside the results: two searches of one text find the same.
-std::string text_of(const std::vector<TuneTask>& tasks, const TuneOptions& options) {
+// All that the candidates of a search follow from: two searches of one text find the same.
+std::string text_of(const std::vector<TuneTask>& tasks, const TuneOptions& options, const StoredResults& results) {
   const SearchChoice& search = options.search;
   std::string text =
       cat("learns from, ", options.trials, " trials, seed ", options.seed, ", rules ", options.rules, ", model ",
           options.cost_model, ", ", objective_names()[static_cast<std::size_t>(options.objective)], "; ",
           search.strategy, ",", search.select, ",", search.acquisition, ",", search.transfer);
   for (const auto& [name, value] : search.settings) text += cat(",", name, "=", value);
+  text += cat("; results ", results.path(), " of a machine with ", to_text(results.rates()), "; ", TW_VERSION);
   for (const TuneTask& task : tasks) {
     TaskKey key = key_of(task);
     text += cat("; ", task.name, ",", key.workload, ",", key.target);
@@ -143,7 +145,7 @@ DatabaseStatus keep_trials(const std::string& path, const std::string& search, c
 // what was measured is not measured again, and the same programs are found.
 std::string search_sources(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
                            const std::string& path) {
-  const std::string search = text_of(tasks, options);
+  const std::string search = text_of(tasks, options, with.results);
   if (has_finished(path, search)) return "";
   ArmRun run;
   std::vector<Record> trials;

@@ -118,7 +118,7 @@ class Searches {
       std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task.name.c_str(),
                    arm.name.c_str(), seed, gflops(cell, best_after(run.seconds, run.seconds.size())),
                    run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
-      cell.runs.push_back(std::move(run));
+      if (run.problem.empty() || !run.seconds.empty()) cell.runs.push_back(std::move(run));
     }
   }
 

@@ -39,6 +39,7 @@ class StoredResults {
   bool has_rates() const { return has_rates_; }
   bool set_rates(const MachineRates& rates);
   std::size_t size() const;
+  const std::string& path() const { return path_; }
 
  private:
   std::string read(const std::string& text);  // what is wrong with it

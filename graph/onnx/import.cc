@@ -26,8 +26,8 @@ constexpr std::size_t kMostMadeData = std::size_t{256} << 20;  // bytes of const
 
 class ModelImport {
  public:
-  ModelImport(const proto::ModelProto& model, std::string folder, const ImportOptions& options)
-      : model_(model), folder_(std::move(folder)), options_(options), builder_(model.graph().name()) {}
+  ModelImport(const proto::ModelProto& model, std::string path, const ImportOptions& options)
+      : model_(model), path_(std::move(path)), options_(options), builder_(model.graph().name()) {}
 
   std::variant<Graph, ImportProblems> run() {
     opset();
@@ -64,7 +64,7 @@ class ModelImport {
   void data(const proto::GraphProto& graph) {
     for (const proto::TensorProto& tensor : graph.initializer()) {
       std::string why;
-      std::optional<HostArray> array = array_of(tensor, folder_, why);
+      std::optional<HostArray> array = array_of(tensor, path_, why);
       if (array)
         counted_ = values_[tensor.name()] = builder_.constant(tensor.name(), std::move(*array));
       else
@@ -227,7 +227,7 @@ class ModelImport {
   }
 
   const proto::ModelProto& model_;
-  std::string folder_;
+  std::string path_;
   const ImportOptions& options_;
   GraphBuilder builder_;
   i64 opset_ = 0;
@@ -259,14 +259,14 @@ std::variant<Graph, ImportProblems> import(const std::string& path, const Import
   proto::ModelProto model;
   if (!parse(path, model) || !model.has_graph())
     return ImportProblems{{why_not_parsed(path, "is no ONNX file or is damaged")}};
-  return ModelImport(model, std::filesystem::path(path).parent_path().string(), options).run();
+  return ModelImport(model, path, options).run();
 }
 
 std::variant<HostArray, std::string> read_tensor(const std::string& path) {
   proto::TensorProto tensor;
   if (!parse(path, tensor)) return why_not_parsed(path, "is damaged");
   std::string problem;
-  std::optional<HostArray> array = array_of(tensor, std::filesystem::path(path).parent_path().string(), problem);
+  std::optional<HostArray> array = array_of(tensor, path, problem);
   if (array) return std::move(*array);
   return problem;
 }

@@ -136,7 +136,7 @@ ValueId product(NodeImport& node, ValueId a, ValueId b);
 std::optional<DType> dtype_of(int onnx_type);
 // "FLOAT16", or "number 99" where this libonnx knows no type of that number; for messages.
 std::string type_name(int onnx_type);
-// Nothing, and why in `problem`; `folder` is where external data lies.
-std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem);
+// Nothing, and why in `problem`. `model`: the path of the file, beside which external data lies; "" = there is none.
+std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& model, std::string& problem);
 
 }  // namespace tw::graph::onnx

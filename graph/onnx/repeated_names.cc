@@ -16,8 +16,11 @@ class Names {
   void add_input(const std::string& name) {
     if (!inputs_.insert(name).second) say(cat("two inputs have the name `", name, "`"));
   }
-  void add_constant(const std::string& name) {
-    if (!constants_.insert(name).second) say(cat("two constants have the name `", name, "`"));
+  // Some exporters write a constant twice.
+  void add_constant(const proto::TensorProto& tensor) {
+    auto [first, is_new] = constants_.try_emplace(tensor.name(), &tensor);
+    if (!is_new && first->second->SerializeAsString() != tensor.SerializeAsString())
+      say(cat("two constants have the name `", tensor.name(), "`"));
   }
 
   void add_outputs(const proto::NodeProto& node) {
@@ -39,7 +42,8 @@ class Names {
     if (lines_.size() < kMostLines) lines_.push_back(std::move(line));
   }
 
-  std::unordered_set<std::string_view> inputs_, constants_;
+  std::unordered_set<std::string_view> inputs_;
+  std::unordered_map<std::string_view, const proto::TensorProto*> constants_;
   std::unordered_map<std::string_view, const proto::NodeProto*> makers_;
   std::vector<std::string> lines_;
 };
@@ -49,7 +53,7 @@ class Names {
 std::vector<std::string> repeated_names(const proto::GraphProto& graph) {
   Names names;
   for (const proto::ValueInfoProto& input : graph.input()) names.add_input(input.name());
-  for (const proto::TensorProto& tensor : graph.initializer()) names.add_constant(tensor.name());
+  for (const proto::TensorProto& tensor : graph.initializer()) names.add_constant(tensor);
   for (const proto::NodeProto& node : graph.node()) names.add_outputs(node);
   return names.take();
 }

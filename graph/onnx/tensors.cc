@@ -50,31 +50,39 @@ std::optional<ExternalPart> external_part(const proto::TensorProto& tensor, std:
   return part;
 }
 
-// Does the file lie in the folder or below, after all symbolic links?
-bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  std::error_code unreadable;
-  std::filesystem::path whole = std::filesystem::weakly_canonical(path, unreadable);
-  if (unreadable) return true;  // it cannot be opened
-  std::filesystem::path from_folder =
-      whole.lexically_relative(std::filesystem::canonical(folder.empty() ? "." : folder, unreadable));
-  return !unreadable && !from_folder.empty() && *from_folder.begin() != "..";
+// Both without symbolic links.
+bool is_below(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  std::filesystem::path from_folder = file.lexically_relative(folder);
+  return !from_folder.empty() && *from_folder.begin() != "..";
 }
 
-// Of the file that the tensor names, which lies in the folder of the model or below.
-std::optional<std::string> external_bytes(const proto::TensorProto& tensor, const std::string& folder,
-                                          std::size_t bytes, std::string& problem) {
+// The file of external data, if it lies in the folder of the model or below. Where the model is a symbolic link, as in
+// caches of downloads, its data may also lie so beside the file that the link leads to.
+std::optional<std::filesystem::path> external_file(const std::string& location, const std::filesystem::path& model) {
+  if (location.empty() || model.empty()) return std::nullopt;
+  std::error_code unreadable;  // then the file cannot be opened
+  const std::filesystem::path own = model.has_parent_path() ? model.parent_path() : ".";
+  const std::filesystem::path folder = std::filesystem::canonical(own, unreadable);
+  const std::filesystem::path file = std::filesystem::weakly_canonical(folder / location, unreadable);
+  if (unreadable || is_below(file, folder)) return unreadable ? folder / location : file;
+  const std::filesystem::path target = std::filesystem::canonical(model, unreadable).parent_path();
+  return !unreadable && is_below(file, target) ? std::optional(file) : std::nullopt;
+}
+
+// `model`: the path of the file that names it.
+std::optional<std::string> external_bytes(const proto::TensorProto& tensor, const std::string& model, std::size_t bytes,
+                                          std::string& problem) {
   std::optional<ExternalPart> part = external_part(tensor, bytes, problem);
   if (!part) return std::nullopt;
   const std::string& location = part->location;
-  std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
-  std::filesystem::path path = std::filesystem::path(folder) / relative;
-  if (location.empty() || relative.is_absolute() || *relative.begin() == ".." || !is_below(path, folder))
+  std::optional<std::filesystem::path> path = external_file(location, model);
+  if (!path)
     return problem = cat("its data is to come from `", location, "`, which is not beside the model"), std::nullopt;
   std::error_code unreadable;
-  std::size_t size = std::filesystem::file_size(path, unreadable);
+  std::size_t size = std::filesystem::file_size(*path, unreadable);
   if (unreadable || part->offset > size || bytes > size - part->offset)
     return problem = cat("`", location, "` does not have its data"), std::nullopt;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(*path, std::ios::binary);
   std::string read(bytes, '\0');
   file.seekg(static_cast<std::streamoff>(part->offset));
   if (!file.read(read.data(), static_cast<std::streamsize>(bytes)))
@@ -115,7 +123,7 @@ std::string type_name(int onnx_type) {
                   : cat("number ", onnx_type);
 }
 
-std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& folder, std::string& problem) {
+std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::string& model, std::string& problem) {
   std::optional<DType> dtype = dtype_of(tensor.data_type());
   if (!dtype)
     return problem = cat("elements of type ", type_name(tensor.data_type()), " are not supported"), std::nullopt;
@@ -133,7 +141,7 @@ std::optional<HostArray> array_of(const proto::TensorProto& tensor, const std::s
   if (is_raw ? tensor.raw_data().size() != bytes : !is_external && count != elements)
     return problem = "it has another number of elements than data", std::nullopt;
   std::optional<std::string> external;
-  if (is_external && !(external = external_bytes(tensor, folder, bytes, problem))) return std::nullopt;
+  if (is_external && !(external = external_bytes(tensor, model, bytes, problem))) return std::nullopt;
   HostArray out = HostArray::zeros(*dtype, shape);
   if (elements == 0) return out;
   if (is_external || is_raw) {

@@ -15,8 +15,9 @@ class AnswerTime {
     quickest_ = std::min(quickest_, taken);
     mean_ += kNewest * (taken - mean_);
   }
-  double mean() const { return mean_; }          // seconds; 0 before the first answer
-  double quickest() const { return quickest_; }  // infinite before the first answer
+  double mean() const { return mean_; }                                        // seconds; 0 before the first answer
+  double beyond_quickest() const { return std::max(mean_ - quickest_, 0.0); }  // what the server's load costs
+  double quickest() const { return quickest_; }                                // infinite before the first answer
 
  private:
   double mean_ = 0, quickest_ = std::numeric_limits<double>::infinity();

@@ -134,11 +134,9 @@ inline constexpr int kQueueParts = 8;  // as in trials_part, and in lease_statem
 inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.trials_part') is not null";
 // The seventh step. When a table has been analyzed or vacuumed, each session plans its statements anew, which of a
 // thousand sessions takes all processors for seconds. No plan of the queue depends on statistics (kSettings), and rows
-// of the small tables are updated in place, where the server removes dead ones by itself. Dead trials take 4 bytes of
-// a page and index entries that are marked, so they may be many.
+// of the small tables are updated in place, where the server removes dead ones by itself.
 inline constexpr const char* kVacuum = R"(
-alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000,
-  autovacuum_vacuum_threshold = 1000000, autovacuum_vacuum_scale_factor = 0);
+alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000);
 do $$
 begin
   for i in 1 .. 4 loop

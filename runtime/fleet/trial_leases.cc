@@ -96,7 +96,7 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
                                            kLeaseSeconds,
                                            kOtherMachineSeconds,
                                            built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)};
-      const bool in_parts = lease_time_.mean() - lease_time_.quickest() > kSlowLease;
+      const bool in_parts = lease_time_.beyond_quickest() > kSlowLease;
       if (in_parts) values.push_back((machine + ++part_) % queue_sql::kQueueParts);
       return connection_.run_behind(queue_sql::lease_gate(machine), in_parts ? kInParts : kInOrder, values,
                                     queue_sql::kWantedTargets);

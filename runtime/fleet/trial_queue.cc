@@ -132,14 +132,16 @@ DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
     is_listening_ = true;
     return Done{};
   }
-  const std::chrono::milliseconds longest(is_machine_ ? static_cast<i64>(1e3 * IdleRest::longest(lease_time_.mean()))
-                                                      : 0);
+  const double slow = is_machine_ ? lease_time_.beyond_quickest() : 0;
+  const std::chrono::milliseconds longest(static_cast<i64>(1e3 * IdleRest::longest(slow)));
   auto arrived = connection_.wait(std::max(most, longest), other);
   if (!arrived) return arrived.failure();
-  if (is_machine_ && !arrived->empty()) {
-    rest_.note_woken();
-    std::this_thread::sleep_for(std::chrono::duration<double>(rest_.seconds(lease_time_.mean())));
-  }
+  if (!is_machine_ || arrived->empty()) return Done{};
+  rest_.note_woken();
+  std::this_thread::sleep_for(std::chrono::duration<double>(rest_.seconds(slow)));
+  // The look that follows sees what came meanwhile, too.
+  auto also = connection_.wait(std::chrono::milliseconds(0));
+  if (!also) return also.failure();
   return Done{};
 }
 
@@ -220,7 +222,7 @@ DatabaseResult<std::vector<i64>> TrialQueue::turns_of(i64 tuner, const std::vect
 // Long transactions keep the server from removing what has left the queue, which each lease then walks over. Machines
 // are woken for the first trials, and once more for all of them.
 DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<QueuedTrial>& trials, double cost) {
-  constexpr std::size_t kTogether = 512;
+  constexpr std::size_t kTogether = 512, kMostBytes = 16 << 20;  // of traces
   std::map<TrialKey, i64> ids;
   std::vector<QueuedTrial> distinct;
   for (const QueuedTrial& trial : trials) {
@@ -228,8 +230,9 @@ DatabaseResult<std::vector<i64>> TrialQueue::put(i64 tuner, const std::vector<Qu
   }
   auto turns = turns_of(tuner, distinct, microseconds_of(cost));
   if (!turns) return turns.failure();
-  for (std::size_t begin = 0; begin < distinct.size(); begin += kTogether) {
-    const std::size_t end = std::min(begin + kTogether, distinct.size());
+  for (std::size_t begin = 0, end = 0; begin < distinct.size(); begin = end) {
+    for (std::size_t bytes = 0; end < distinct.size() && end - begin < kTogether && bytes < kMostBytes; ++end)
+      bytes += distinct[end].trace.size();
     const std::vector<QueuedTrial> part(distinct.begin() + begin, distinct.begin() + end);
     std::vector<PostgresValue> values = columns_of(part, {turns->begin() + begin, turns->begin() + end});
     values.insert(values.begin(), tuner);

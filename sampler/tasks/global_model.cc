@@ -37,7 +37,7 @@ std::optional<std::string> read_global_model(const std::string& name, const std:
   if (header && !learns(header->kind))
     return error = cat(path, ": a `", header->kind, "` model has learned nothing"), std::nullopt;
   if (header && feature_kind_of(header->kind) != feature_kind_of(cost_model))
-    return error = cat(path, ": a `", header->kind, "` model sees ", name_of(feature_kind_of(header->kind)),
+    return error = cat(path, ": the model `", header->kind, "` sees ", name_of(feature_kind_of(header->kind)),
                        ", and the cost model `", cost_model, "` sees ", name_of(feature_kind_of(cost_model))),
            std::nullopt;
   MadeModel made = open_model(*bytes);

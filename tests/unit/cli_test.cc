@@ -483,7 +483,7 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   fails({"shiped"}, "cannot read shiped; did you mean `shipped`?");
   fails({"shipped", "--model-file", "x"}, "begins with --model-file, and not with another one");
   fails({"shipped", "--model", "random"}, "the cost model `random` learns nothing");
-  fails({"shipped", "--model", "treegru"}, "a `mlp` model sees stores, and the cost model `treegru` sees loops");
+  fails({"shipped", "--model", "treegru"}, "the model `mlp` sees stores, and the cost model `treegru` sees loops");
   fails({"shipped", "--objective", "regression"}, "a global model has learned the order");
   fails({"shipped", "--strategy", "reference"},
         "the strategy `reference` picks its batches itself and has no `transfer`");

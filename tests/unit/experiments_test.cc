@@ -88,6 +88,9 @@ TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
   EXPECT_EQ(problems({.name = "a", .model = "tree", .learns_from = from}), "");
   for (const char* model : {"xgboost-knobs", "xgboost-relation", "treegru", "tlp"})
     EXPECT_EQ(problems({.name = "a", .model = model, .learns_from = from}), "");
+  EXPECT_NE(problems({.name = "a", .search = {.transfer = "none"}, .model = "tree", .learns_from = from})
+                .find("what the arm learns from takes the place of `transfer`"),
+            std::string::npos);
   EXPECT_EQ(problems({.name = "a", .model = "random", .learns_from = from}),
             "arm `a`: learns_from: the cost model `random` learns nothing\n");
   EXPECT_EQ(problems({.name = "a", .model = "tree", .objective = Objective::Regression, .learns_from = from}),
@@ -97,7 +100,7 @@ TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
         problems({.name = "a", .search = {.strategy = strategy}, .model = "tree", .learns_from = from}),
         cat("arm `a`: learns_from: the strategy `", strategy, "` picks its batches itself and has no `transfer`\n"));
   std::string of_loops = problems({.name = "a", .search = {.transfer = "shipped"}, .model = "treegru"});
-  EXPECT_NE(of_loops.find("a `mlp` model sees stores, and the cost model `treegru` sees loops"), std::string::npos)
+  EXPECT_NE(of_loops.find("the model `mlp` sees stores, and the cost model `treegru` sees loops"), std::string::npos)
       << of_loops;
 }
 

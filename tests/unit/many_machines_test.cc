@@ -123,7 +123,6 @@ TEST_F(ManyMachines, FewLookWhereLittleIsThere) {
   }
   looks = machines->counts().leases - looks;
   EXPECT_LT(looks, kRounds * kMachines / 2) << "most look each time";
-  std::printf("looks for a trial: %.1f\n", static_cast<double>(looks) / kRounds);
 }
 
 // Two lists may name the same workload twice: then two tasks wait for the same trials.

@@ -379,10 +379,11 @@ TEST_F(OnnxOperators, SinesOfHugeNumbersAreNoMoreThanOne) {
   }
 }
 
-// As NumPy has it; processors stop a program at the first two.
+// As NumPy has it. A processor would stop the program at the first two.
 TEST_F(OnnxOperators, IntegersDividedByZeroAreZero) {
   constexpr double kLeast = -2147483648.0;
-  const std::vector<double> a = {kLeast, 5, -7, 7, -7, kLeast}, b = {-1, 0, 2, -2, -1, kLeast};
+  const std::vector<double> a = {kLeast, 5, -7, 7, -7, kLeast, kLeast, kLeast, 5},
+                            b = {-1, 0, 2, -2, -1, kLeast, 2, 3, kLeast};
   auto check = [&](const char* op, DType dtype, const std::vector<double>& a, const std::vector<double>& b,
                    const std::vector<double>& wanted) {
     SCOPED_TRACE(op);
@@ -401,9 +402,9 @@ TEST_F(OnnxOperators, IntegersDividedByZeroAreZero) {
       for (i64 i = 0; i < n; ++i) EXPECT_EQ((*found)[0].get(i), wanted[static_cast<std::size_t>(i)]) << i;
     }
   };
-  check("divide", DType::I32, a, b, {kLeast, 0, -3, -3, 7, 1});
-  check("modulo", DType::I32, a, b, {0, 0, 1, -1, 0, 0});
-  check("remainder", DType::I32, a, b, {0, 0, -1, 1, 0, 0});
+  check("divide", DType::I32, a, b, {kLeast, 0, -3, -3, 7, 1, -1073741824, -715827882, 0});
+  check("modulo", DType::I32, a, b, {0, 0, 1, -1, 0, 0, 0, 1, 5 + kLeast});
+  check("remainder", DType::I32, a, b, {0, 0, -1, 1, 0, 0, 0, -2, 5});
   check("divide", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 0, 1, 2});
   check("modulo", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 200, 0, 1});
 }

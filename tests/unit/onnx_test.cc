@@ -344,13 +344,14 @@ TEST_F(Onnx, LinksOfExternalDataStayInTheFolder) {
   fs::create_directory_symlink("..", folder / "model/up");
   fs::create_symlink("below/data.bin", folder / "model/in.bin");
   fs::create_symlink("loop.bin", folder / "model/loop.bin");
+  std::string path = (folder / "model/m.onnx").string();
   auto from = [&](const std::string& location) {
     std::string entry = part(13, part(1, "location") + part(2, location));
     std::string tensor = number(1, 2) + number(2, 1) + part(8, "w") + entry + number(14, 1);
     std::string graph = part(1, node("Exp", {"x"}, {"y"})) + part(2, "g") + part(5, tensor) +
                         part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
-    std::ofstream(folder / "model/m.onnx", std::ios::binary) << model(graph);
-    auto made = import_onnx((folder / "model/m.onnx").string());
+    std::ofstream(path, std::ios::binary) << model(graph);
+    auto made = import_onnx(path);
     auto* problems = std::get_if<ImportProblems>(&made);
     return problems ? join(problems->lines, "\n") : to_string(std::get<Graph>(made));
   };
@@ -359,6 +360,21 @@ TEST_F(Onnx, LinksOfExternalDataStayInTheFolder) {
               cat("constant `w`: its data is to come from `", outside, "`, which is not beside the model"));
   EXPECT_NE(from("in.bin").find("const w: f32[2]"), std::string::npos) << from("in.bin");
   EXPECT_EQ(from("loop.bin"), "constant `w`: `loop.bin` does not have its data");
+  // Caches of downloads keep the files in one folder and links with their names in another.
+  fs::create_directories(folder / "named");
+  fs::create_symlink("../model/m.onnx", folder / "named/m.onnx");
+  fs::create_symlink("../model/below/data.bin", folder / "named/data.bin");
+  fs::create_symlink("../secret.bin", folder / "named/out.bin");
+  path = (folder / "named/m.onnx").string();
+  EXPECT_NE(from("data.bin").find("const w: f32[2]"), std::string::npos) << from("data.bin");
+  EXPECT_NE(from("out.bin").find("which is not beside the model"), std::string::npos) << from("out.bin");
+  // A path without a folder.
+  const fs::path before = fs::current_path();
+  fs::current_path(folder / "model");
+  path = "m.onnx";
+  EXPECT_EQ(from("no.bin"), "constant `w`: `no.bin` does not have its data");
+  EXPECT_NE(from("in.bin").find("const w: f32[2]"), std::string::npos) << from("in.bin");
+  fs::current_path(before);
   fs::remove_all(folder);
 }
 
