@@ -22,17 +22,17 @@ class IdleRest {
       steps_ = std::min(steps_ + 1, kMostSteps);
     is_woken_ = false;
   }
-  // Seconds from a notification to the look. `slow`: seconds that a lease takes more than it would on an idle server.
-  double seconds(double slow) {
+  // Seconds from a notification to the look. `lease`: seconds that a lease takes.
+  double seconds(double lease) {
     if (steps_ == 0) return 0;
-    return rng_.uniform() * std::min(kShortest * std::exp2(steps_), longest(slow));
+    return rng_.uniform() * std::min(kShortest * std::exp2(steps_), longest(lease));
   }
   // So that a thousand machines that look in turn do not keep the server busy.
-  static double longest(double slow) { return std::clamp(kLeases * slow, kAlways, kLongest); }
+  static double longest(double lease) { return std::min(kLongest, kLeases * lease); }
 
  private:
   static constexpr int kMostSteps = 10;
-  static constexpr double kShortest = 5e-3, kAlways = 0.1, kLongest = 4, kLeases = 100;
+  static constexpr double kShortest = 5e-3, kLongest = 4, kLeases = 100;
   Rng rng_;
   int steps_ = 0;
   bool is_woken_ = false;

@@ -132,16 +132,14 @@ DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
     is_listening_ = true;
     return Done{};
   }
-  const double slow = is_machine_ ? lease_time_.beyond_quickest() : 0;
-  const std::chrono::milliseconds longest(static_cast<i64>(1e3 * IdleRest::longest(slow)));
+  const std::chrono::milliseconds longest(is_machine_ ? static_cast<i64>(1e3 * IdleRest::longest(lease_time_.mean()))
+                                                      : 0);
   auto arrived = connection_.wait(std::max(most, longest), other);
   if (!arrived) return arrived.failure();
-  if (!is_machine_ || arrived->empty()) return Done{};
-  rest_.note_woken();
-  std::this_thread::sleep_for(std::chrono::duration<double>(rest_.seconds(slow)));
-  // The look that follows sees what came meanwhile, too.
-  auto also = connection_.wait(std::chrono::milliseconds(0));
-  if (!also) return also.failure();
+  if (is_machine_ && !arrived->empty()) {
+    rest_.note_woken();
+    std::this_thread::sleep_for(std::chrono::duration<double>(rest_.seconds(lease_time_.mean())));
+  }
   return Done{};
 }
 

@@ -9,8 +9,6 @@
 
 #include "bench/fleet/simulated_machines.h"
 #include "dsl/base/text.h"
-#include "dsl/ir/compare.h"
-#include "runtime/fleet/tuner_link.h"
 #include "sampler/search/fleet_runner.h"
 #include "tests/unit/fleet_kit.h"
 #include "tests/unit/search_kit.h"
@@ -104,25 +102,6 @@ TEST_F(ManyMachines, BatchesOfSeveralTasksAreInFlight) {
   EXPECT_GT(failed, 0);
   EXPECT_EQ(machines->counts().late + machines->counts().repeated, 0);
   expect_nothing_left();
-}
-
-// Sixty machines wait, and what comes is for one of them: the others soon let it go first.
-TEST_F(ManyMachines, FewLookWhereLittleIsThere) {
-  constexpr int kMachines = 60, kWarmUp = 20, kRounds = 60;
-  auto machines = start({.machines = kMachines, .seconds = 0.001, .failed = 0});
-  auto link = TunerLink::open(address_, "tuner");
-  ASSERT_TRUE(link) << link.error();
-  Waiting waiting{.must_stop = [] { return false; }, .say = [](const std::string&) {}};
-  ASSERT_TRUE((*link)->machine_for("simulated", waiting));
-  i64 looks = 0;
-  for (int round = 0; round < kWarmUp + kRounds; ++round) {
-    if (round == kWarmUp) looks = machines->counts().leases;
-    QueuedTrial trial{.workload = to_hex(hash_bytes("w")), .target = "simulated", .task = "task"};
-    trial.program = to_hex(hash_bytes(cat(round)));
-    ASSERT_TRUE((*link)->measure({trial}, waiting, [](std::size_t, const TrialOutcome&) {}));
-  }
-  looks = machines->counts().leases - looks;
-  EXPECT_LT(looks, kRounds * kMachines / 2) << "most look each time";
 }
 
 // Two lists may name the same workload twice: then two tasks wait for the same trials.
