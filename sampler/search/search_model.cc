@@ -9,9 +9,9 @@ namespace {
 
 // Null where none is given, or it is not used; with a note where it cannot be.
 MadeModel global_model(const TuneOptions& options, const BatchSearch& search) {
+  const FeatureKind own = feature_kind_of(options.cost_model);
   bool is_used = !options.global_model.empty() && options.model_bytes.empty() && search.has_transfer() &&
-                 learns(options.cost_model) &&
-                 feature_kind_of_saved(options.global_model) == feature_kind_of(options.cost_model);
+                 learns(options.cost_model) && feature_kind_of_saved(options.global_model).value_or(own) == own;
   if (!is_used) return {};
   MadeModel made = open_model(options.global_model);
   if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
