@@ -119,15 +119,24 @@ std::string why_no_search(const Arm& arm, const Experiment& experiment, const Lo
   const std::string what = cat("arm `", arm.name, "`: search");
   std::string out = with(what, why_no_acquisition(arm.search, arm.model));
   const TuneOptions options{.rules = arm.rules.empty() ? list.list.rules.value : arm.rules, .search = arm.search};
-  for (const TuneTask& task : list.tasks) {
-    bool is_wanted =
-        experiment.tasks.empty() || std::ranges::find(experiment.tasks, task.name) != experiment.tasks.end();
-    if (is_wanted) out += with(cat(what, ": ", task.name), why_not_searched(task, list.library, options));
-  }
+  for (const TuneTask* task : tasks_of(list, experiment.tasks))
+    out += with(cat(what, ": ", task->name), why_not_searched(*task, list.library, options));
   return out;
 }
 
 }  // namespace
+
+bool is_chosen(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names) {
+  std::vector<const TuneTask*> tasks;
+  for (const TuneTask& task : list.tasks) {
+    if (is_chosen(names, task.name)) tasks.push_back(&task);
+  }
+  return tasks;
+}
 
 const Arm* find_arm(const Experiment& experiment, const std::string& name) {
   auto found = std::ranges::find(experiment.arms, name, &Arm::name);

@@ -37,6 +37,12 @@ struct Experiment {
 // nullopt after errors, which are in `messages` with their places. The path of the list is relative to the file.
 std::optional<Experiment> load_experiment(const std::string& path, std::string& messages);
 
+// Is it one of the names? All are where there are none.
+bool is_chosen(const std::vector<std::string>& names, const std::string& name);
+
+// The tasks of a list that have one of the names; all where there are no names.
+std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names);
+
 // The arm of this name; null if there is none.
 const Arm* find_arm(const Experiment& experiment, const std::string& name);
 

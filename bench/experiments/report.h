@@ -21,7 +21,7 @@ struct Cell {
   std::vector<Found> found;  // of each run; empty if the programs were not measured in turn
 };
 
-// Of a cell's task.
+// GFLOP/s of the cell's task where a call takes so many seconds; 0 where it never ends.
 double gflops(const Cell& cell, double seconds);
 
 // A line for each trial: the best so far.

@@ -19,18 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_chosen(const std::vector<std::string>& names, const std::string& name) {
-  return names.empty() || std::ranges::find(names, name) != names.end();
-}
-
-std::vector<const TuneTask*> tasks_of(const LoadedList& list, const std::vector<std::string>& names) {
-  std::vector<const TuneTask*> tasks;
-  for (const TuneTask& task : list.tasks) {
-    if (is_chosen(names, task.name)) tasks.push_back(&task);
-  }
-  return tasks;
-}
-
 // Measures in turn what the runs of a task found. False if the times cannot be stored.
 bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
   TaskKey key = key_of(task);

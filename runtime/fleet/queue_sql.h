@@ -138,10 +138,12 @@ inline constexpr const char* kHasParts = "select to_regclass('tracewright_fleet.
 inline constexpr const char* kVacuum = R"(
 alter table tracewright_fleet.trials set (autovacuum_analyze_threshold = 2000000000);
 do $$
+declare
+  small text;
 begin
-  for i in 1 .. 4 loop
+  foreach small in array array['machines', 'tuners', 'targets', 'failures'] loop
     execute format('alter table tracewright_fleet.%I set (fillfactor = 50, autovacuum_vacuum_threshold = 100000, '
-      'autovacuum_analyze_threshold = 2000000000)', (array['machines', 'tuners', 'targets', 'failures'])[i]);
+      'autovacuum_analyze_threshold = 2000000000)', small);
   end loop;
 end $$;
 )";

@@ -41,7 +41,7 @@ std::string floats(const std::string& name, const std::vector<i64>& shape) {
   return part(5, dims + number(2, 1) + part(8, name) + part(9, std::string(4 * elements, '?')));
 }
 
-// Of x[1, 4, 6, 6] and r[2, 6] to the value `y`, whose type is left open.
+// A model with the inputs x[1, 4, 6, 6] and r[2, 6] and the output `y`, of whose type the file says nothing.
 std::string file(const std::string& nodes, const std::string& constants = "", const std::string& functions = "") {
   return model(nodes + part(2, "g") + constants + part(11, value_info("x", DType::F32, {1, 4, 6, 6})) +
                    part(11, value_info("r", DType::F32, {2, 6})) + part(12, untyped("y")),
