@@ -51,6 +51,7 @@ std::unique_ptr<FleetServer> FleetServer::start(int connections, bool counts_sta
                                    {"shared_buffers", "256MB"},
                                    {"max_wal_size", "4GB"},
                                    {"shared_preload_libraries", counts_statements ? "pg_stat_statements" : "''"},
+                                   {"pg_stat_statements.track_planning", "on"},
                                    {"max_connections", std::to_string(connections)}},
                                   &why);
   if (!started->server_) return std::fprintf(stderr, "no PostgreSQL server: %s\n", why.c_str()), nullptr;
@@ -72,17 +73,21 @@ void FleetServer::print_statements(i64 trials) const {
   auto connection = PostgresConnection::open(address_);
   if (!connection) return void(std::fprintf(stderr, "%s\n", connection.error().c_str()));
   auto rows = connection->run(
-      "SELECT round(1000000 * total_exec_time)::bigint, calls, shared_blks_hit, wal_bytes, "
+      "SELECT round(1000000 * total_exec_time)::bigint, calls, shared_blks_hit, wal_bytes, plans, "
+      "round(1000000 * total_plan_time)::bigint, "
       "left(regexp_replace(query, '\\s+', ' ', 'g'), 100) FROM public.pg_stat_statements ORDER BY total_exec_time DESC "
       "LIMIT 25");
   if (!rows) return void(std::fprintf(stderr, "%s\n", rows.error().c_str()));
-  std::printf("of a trial: %8s %8s %8s %8s\n", "us", "calls", "pages", "WAL");
+  std::printf("of a trial: %8s %8s %8s %8s; %8s %8s\n", "us", "calls", "pages", "WAL", "plans", "ms each");
   for (int i = 0; i < rows->size(); ++i) {
     auto of_trial = [&](int column) {
       return static_cast<double>((*rows)[i].integer(column)) / static_cast<double>(std::max<i64>(trials, 1));
     };
-    std::printf("%20.1f %8.2f %8.1f %8.0f  %s\n", 1e-3 * of_trial(0), of_trial(1), of_trial(2), of_trial(3),
-                (*rows)[i].text(4).c_str());
+    const i64 plans = (*rows)[i].integer(4);
+    const double planning =
+        1e-6 * static_cast<double>((*rows)[i].integer(5)) / static_cast<double>(std::max<i64>(plans, 1));
+    std::printf("%20.1f %8.2f %8.1f %8.0f  %8lld %8.2f  %s\n", 1e-3 * of_trial(0), of_trial(1), of_trial(2),
+                of_trial(3), static_cast<long long>(plans), planning, (*rows)[i].text(6).c_str());
   }
 }
 

@@ -27,7 +27,13 @@ void add(std::atomic<double>& sum, double value) { sum.fetch_add(value, std::mem
 double simulated_kernel_seconds(const std::string& trace) {
   constexpr double kUsual = 1e-3, kEffect = 0.08;
   double sum = 0;
-  for (const std::string& line : split(trace, '\n')) sum += static_cast<double>(hash_bytes(line).low % 2001) / 1000 - 1;
+  // Without a copy of each line: a thousand machines share the processors with the server.
+  for (std::string_view rest = trace;;) {
+    const std::size_t end = rest.find('\n');
+    sum += static_cast<double>(hash_bytes(rest.substr(0, end)).low % 2001) / 1000 - 1;
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
   return std::clamp(kUsual * std::exp(kEffect * sum), 1e-6, 1.0);
 }
 

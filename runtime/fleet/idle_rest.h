@@ -1,7 +1,8 @@
 // IdleRest: how long a machine that was woken for nothing lets others go first the next time. A notification wakes all
 // machines that wait; where they are many, most of them find nothing, and each look costs the server as much as a
-// lease. So each empty look behind a notification doubles the rest, in the manner of Ethernet's binary exponential
-// backoff (Metcalfe and Boggs, CACM 1976).
+// lease. So each empty look behind a notification or a rest doubles the rest, in the manner of Ethernet's binary
+// exponential backoff (Metcalfe and Boggs, CACM 1976). Who rests for long is not told at all: the server would wake its
+// session for each notification.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -22,17 +23,18 @@ class IdleRest {
       steps_ = std::min(steps_ + 1, kMostSteps);
     is_woken_ = false;
   }
-  // Seconds from a notification to the look. `lease`: seconds that a lease takes.
-  double seconds(double lease) {
-    if (steps_ == 0) return 0;
-    return rng_.uniform() * std::min(kShortest * std::exp2(steps_), longest(lease));
-  }
+  // Seconds from a notification to the look. `lease`: seconds that a lease takes longer than from an idle server.
+  double seconds(double lease) { return rng_.uniform() * most(lease); }
+  // Shall the machine rest and look without being told?
+  bool is_long(double lease) const { return most(lease) >= kLong; }
   // So that a thousand machines that look in turn do not keep the server busy.
   static double longest(double lease) { return std::min(kLongest, kLeases * lease); }
 
  private:
-  static constexpr int kMostSteps = 10;
-  static constexpr double kShortest = 5e-3, kLongest = 4, kLeases = 100;
+  double most(double lease) const { return steps_ == 0 ? 0 : std::min(kShortest * std::exp2(steps_), longest(lease)); }
+
+  static constexpr int kMostSteps = 12;
+  static constexpr double kShortest = 5e-3, kLong = 2, kLongest = 16, kLeases = 100;
   Rng rng_;
   int steps_ = 0;
   bool is_woken_ = false;

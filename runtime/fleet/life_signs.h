@@ -16,14 +16,15 @@ namespace tw {
 class LifeSigns {
  public:
   // Times are seconds_now() when a call began, which is not later than what the server notes.
-  void note_leased(i64 lease, double began) {
+  // `end`: when the lease runs out unless it is prolonged.
+  void note_leased(i64 lease, double end) {
     std::lock_guard lock(mutex_);
-    leased_[lease] = began;
+    ends_[lease] = end;
   }
   // A lease has ended, whatever became of its result.
   void note_ended(i64 lease) {
     std::lock_guard lock(mutex_);
-    leased_.erase(lease);
+    ends_.erase(lease);
   }
   // A result was accepted.
   void note_written(double began) {
@@ -33,30 +34,30 @@ class LifeSigns {
   // All leases have ended.
   void forget_leases() {
     std::lock_guard lock(mutex_);
-    leased_.clear();
+    ends_.clear();
   }
 
   // To be asked for each heartbeat: true if it may be left out.
   //
-  // Every lease that is younger than kYoung has kProlongedSeconds left, and so much has each one behind a heartbeat. So
-  // none has less than kProlongedSeconds - kHeartbeatSeconds left when the next one is due, whether this one is left
-  // out or not: as long may a heartbeat be late. Others know of a machine that it lived kHeartbeatSeconds ago when one
-  // is left out, hence twice as long ago at most, of kLeaseSeconds. Rates and losses are told by heartbeats alone: they
-  // are at most kMostLeftOut + 1 times as old.
+  // Every lease that has not been prolonged yet has kProlongedSeconds left, and so much has each one behind a
+  // heartbeat. So none has less than kProlongedSeconds - kHeartbeatSeconds left when the next one is due, whether this
+  // one is left out or not: as long may a heartbeat be late. Others know of a machine that it lived kHeartbeatSeconds
+  // ago when one is left out, hence twice as long ago at most, of kLeaseSeconds. Rates and losses are told by
+  // heartbeats alone: they are at most kMostLeftOut + 1 times as old.
   bool leave_out(double now) {
     constexpr int kMostLeftOut = 2;  // one behind the other
-    constexpr double kYoung = kLeaseSeconds - kProlongedSeconds;
     std::lock_guard lock(mutex_);
-    std::erase_if(leased_, [&](const auto& lease) { return now - lease.second > kLongestLeaseSeconds; });
-    const bool are_young = std::ranges::all_of(leased_, [&](const auto& lease) { return now - lease.second < kYoung; });
-    const bool is_left_out = are_young && now - written_ < kHeartbeatSeconds && left_out_ < kMostLeftOut;
+    std::erase_if(ends_, [&](const auto& lease) { return now - lease.second > kLongestLeaseSeconds; });
+    const bool are_long =
+        std::ranges::all_of(ends_, [&](const auto& lease) { return lease.second - now > kProlongedSeconds; });
+    const bool is_left_out = are_long && now - written_ < kHeartbeatSeconds && left_out_ < kMostLeftOut;
     left_out_ = is_left_out ? left_out_ + 1 : 0;
     return is_left_out;
   }
 
  private:
   std::mutex mutex_;
-  std::map<i64, double> leased_;  // when
+  std::map<i64, double> ends_;  // of leases
   double written_ = -std::numeric_limits<double>::infinity();
   int left_out_ = 0;  // one behind the other
 };

@@ -150,6 +150,14 @@ end $$;
 inline constexpr const char* kHasVacuum =
     "select coalesce(reloptions::text, '') like '%autovacuum_analyze_threshold%' from pg_class "
     "where oid = 'tracewright_fleet.failures'::regclass";
+// The eighth step: the same of records. They are only added, and found by indices.
+inline constexpr const char* kVacuumOfRecords = R"(
+alter table tracewright.records set (autovacuum_analyze_threshold = 1000000,
+  autovacuum_vacuum_insert_threshold = 1000000);
+)";
+inline constexpr const char* kHasVacuumOfRecords =
+    "select coalesce(reloptions::text, '') like '%autovacuum_analyze_threshold%' from pg_class "
+    "where oid = 'tracewright.records'::regclass";
 inline constexpr const char* kHasTables =
     "select to_regclass('tracewright_fleet.trials_turn') is not null and "
     "to_regclass('tracewright_fleet.failures') is not null";
@@ -308,8 +316,9 @@ taken as (
     t.wanted, t.incumbent)
 select * from taken)";
 }
-// A few machines lease at a time, the others wait here: many would all look at the same trials, each of them at all
-// that the others have taken, and tuners would wait for the processor behind them. Who waits for a table's lock has no
+// A few machines lease or write results at a time, the others wait here: many that lease would all look at the same
+// trials, each of them at all that the others have taken, and tuners would have one of many hundred shares of the
+// server's processors, while the queue becomes empty. Who waits for a table's lock has no
 // snapshot, which would keep the server from removing what has left the queue.
 inline std::string lease_gate(i64 machine) {
   return "lock table tracewright_fleet.lease_gate_" + std::to_string(machine % 8) + " in exclusive mode";

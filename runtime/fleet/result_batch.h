@@ -33,7 +33,7 @@ class ResultBatch {
     return now - oldest_ + next > std::min(kAnswers * answer() * answer() / kQuick, kLongestHeldSeconds);
   }
   // Trials to lease together where a quick server gives `usual`: from a slow one more, less often.
-  int lease_size(int usual) const { return is_quick() ? usual : 2 * usual; }
+  int lease_size(int usual) const { return is_quick() ? usual : answer() < kVerySlow ? 2 * usual : 4 * usual; }
   // Has the oldest result waited for kLongestHeldSeconds? Then it is written, whatever else is going on.
   bool is_overdue(double now) const { return !empty() && overdue_in(now) <= 0; }
   // Seconds until the oldest result is overdue.
@@ -50,7 +50,8 @@ class ResultBatch {
   void drop() { results_.clear(); }
 
  private:
-  static constexpr double kQuick = 0.025;  // seconds; the tuner shall know of a result within 0.05
+  static constexpr double kQuick = 0.025;   // seconds; the tuner shall know of a result within 0.05
+  static constexpr double kVerySlow = 0.1;  // seconds
   // Seconds that the server's work adds to an answer: a machine that is far away keeps no result back for that.
   double answer() const {
     constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time

@@ -14,6 +14,12 @@
 
 namespace tw {
 
+namespace {
+
+constexpr const char* kLockTimedOut = "55P03";  // SQLSTATE
+
+}  // namespace
+
 DatabaseResult<i64> TrialQueue::add_machine(const FleetMachine& machine) {
   if (auto removed = run(queue_sql::kRemoveGoneMachines); !removed) return removed.failure();
   auto id = number(run(queue_sql::kAddMachine,
@@ -41,7 +47,7 @@ std::vector<MeasuredTarget> targets_of_rows(PostgresRows& rows) {
 }  // namespace
 
 DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
-  constexpr double kOldest = 5;  // seconds
+  constexpr double kOldest = 10;  // seconds
   std::vector<MeasuredTarget> told = std::exchange(told_, {});
   if (!told.empty() && seconds_now() - told_at_ < kOldest) return told;
   auto rows = run(queue_sql::kWantedTargets);
@@ -80,23 +86,22 @@ LeasedTrial leased_of_row(PostgresRow row) {
 DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const std::vector<MeasuredTarget>& targets,
                                                            int most,
                                                            const std::optional<std::vector<std::string>>& built) {
-  constexpr const char* kLockTimedOut = "55P03";  // SQLSTATE
-  constexpr double kSlowLease = 0.025;            // seconds more than the quickest lease took
   static const std::string kInOrder = queue_sql::lease_statement(false), kInParts = queue_sql::lease_statement(true);
   std::vector<LeasedTrial> leased;
   bool was_its_turn = true;
   auto take = [&]() -> DatabaseStatus {
     double began = 0;
+    const int seconds = is_slow() ? kSlowLeaseSeconds : kLeaseSeconds;
     auto rows = repeated([&] {
       began = seconds_now();
       std::vector<PostgresValue> values = {machine,
                                            array_of(targets, &MeasuredTarget::target),
                                            array_of(targets, &MeasuredTarget::machine),
                                            most - static_cast<int>(leased.size()),
-                                           kLeaseSeconds,
+                                           seconds,
                                            kOtherMachineSeconds,
                                            built ? PostgresValue::texts(*built) : PostgresValue(std::nullopt)};
-      const bool in_parts = lease_time_.beyond_quickest() > kSlowLease;
+      const bool in_parts = is_slow();
       if (in_parts) values.push_back((machine + ++part_) % queue_sql::kQueueParts);
       return connection_.run_behind(queue_sql::lease_gate(machine), in_parts ? kInParts : kInOrder, values,
                                     queue_sql::kWantedTargets);
@@ -107,23 +112,24 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
     if (!rows) return rows.failure();
     auto& [trials, wanted] = *rows;
     for (int i = 0; i < trials.size(); ++i)
-      leased.push_back(leased_of_row(trials[i])), signs_->note_leased(leased.back().lease, began);
+      leased.push_back(leased_of_row(trials[i])), signs_->note_leased(leased.back().lease, began + seconds);
     told_.clear();
-    if (std::ssize(leased) >= most) told_ = targets_of_rows(wanted), told_at_ = seconds_now();
+    if (std::ssize(leased) >= most || is_slow()) told_ = targets_of_rows(wanted), told_at_ = seconds_now();
     return Done{};
   };
   if (auto taken = take(); !taken) return taken.failure();
-  if (was_its_turn && std::ssize(leased) < most) {
+  // Where the server is slow, others tidy as well.
+  if (was_its_turn && std::ssize(leased) < most && (!is_slow() || seconds_now() - tidied_at_ > kHeartbeatSeconds)) {
     auto ended = tidy();
     if (!ended) return ended.failure();
+    tidied_at_ = seconds_now();
     if (*ended > 0) {
       if (auto taken = take(); !taken) return taken.failure();
     }
   }
   rest_.note_lease(!leased.empty());
-  if (!leased.empty() && is_listening_) {
-    if (auto done = connection_.unlisten(queue_sql::kTrialsChannel); !done) return done.failure();
-    is_listening_ = false;
+  if (!leased.empty()) {
+    if (auto stopped = stop_listening(); !stopped) return stopped.failure();
   }
   std::ranges::sort(leased, {}, &LeasedTrial::id);
   return leased;
@@ -168,8 +174,17 @@ DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& tri
   return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(2) : 0};
 }
 
+// In the machine's turn (queue_sql::lease_gate). A result is written without one where that does not come.
+DatabaseResult<PostgresRows> TrialQueue::run_by_turn(i64 machine, const std::string& statement,
+                                                     const std::vector<PostgresValue>& values) {
+  auto rows = connection_.run_behind(queue_sql::lease_gate(machine), statement, values);
+  if (rows) return std::move(rows->first);
+  return rows.failure().state == kLockTimedOut ? connection_.run(statement, values) : rows.failure();
+}
+
 // Ends a lease if it is valid, by one statement.
-DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending) {
+DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending,
+                                               bool by_turn) {
   const bool is_fault = !ending.fault.empty(), is_good = !is_fault && (!ending.stored || ending.stored->ok());
   std::vector<PostgresValue> values = {trial.id, trial.lease,  or_null(ending.fault),      or_null(ending.message),
                                        machine,  i64{is_good}, i64{!is_fault && !is_good}, i64{is_fault}};
@@ -183,7 +198,8 @@ DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& t
     values.push_back(or_null(ending.record));
     record = cat("$", values.size());
   }
-  auto rows = connection_.run(queue_sql::finish_statement(lock, stored, record), values);
+  const std::string statement = queue_sql::finish_statement(lock, stored, record);
+  auto rows = by_turn ? run_by_turn(machine, statement, values) : connection_.run(statement, values);
   if (!rows) return rows.failure();
   if (rows->empty()) return ignored(machine, trial);
   return Finished{Accepted::Yes, (*rows)[0].integer(0)};
@@ -201,15 +217,15 @@ DatabaseStatus TrialQueue::note(i64 machine, const LeasedTrial& trial, const End
 // Most results are good: the one statement that ends their lease is a transaction by itself.
 DatabaseResult<Finished> TrialQueue::end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending) {
   if (ending.stored) unanswered_.push_back({trial.lease, content_digest(*ending.stored)});
-  auto end = [&] { return end_lease(machine, trial, ending); };
   auto end_with_note = [&]() -> DatabaseResult<Finished> {
-    auto ended = end();
+    auto ended = end_lease(machine, trial, ending, false);
     if (!ended || ended->accepted != Accepted::Yes) return ended;
     if (auto noted = note(machine, trial, ending); !noted) return noted.failure();
     return ended;
   };
   const bool is_noted = !ending.fault.empty() || (ending.stored && ending.stored->is_trial() && !ending.stored->ok());
-  auto finished = is_noted ? transaction<Finished>(end_with_note) : repeated(end);
+  auto finished = is_noted ? transaction<Finished>(end_with_note)
+                           : repeated([&] { return end_lease(machine, trial, ending, true); });
   if (!finished && !finished.failure().is_connection_lost && ending.stored) unanswered_.pop_back();
   return finished;
 }
@@ -232,7 +248,7 @@ DatabaseStatus TrialQueue::end_together(i64 machine, const std::vector<TrialResu
   values.insert(values.end(), columns.arrays.begin(), columns.arrays.end());
   const std::string statement =
       queue_sql::finish_together_statement(postgres_sql::kWriterGate, join(columns.names, ", "), join(arrays, ", "));
-  auto rows = repeated([&] { return connection_.run(statement, values); });
+  auto rows = repeated([&] { return run_by_turn(machine, statement, values); });
   if (!rows && !rows.failure().is_connection_lost) unanswered_.resize(unanswered_.size() - which.size());
   if (!rows) return rows.failure();
   std::map<i64, i64> ended;

@@ -55,15 +55,12 @@ struct SchemaStep {
   const char* statements;
   bool can_be_repeated = false;
 };
-constexpr SchemaStep kSteps[] = {{queue_sql::kHasTables, queue_sql::kTables, true},
-                                 {class_sql::kHasTables, class_sql::kTables},
-                                 {queue_sql::kHasIndices, queue_sql::kIndices},
-                                 {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
-                                 {queue_sql::kHasGates, queue_sql::kGates},
-                                 {queue_sql::kHasParts, queue_sql::kParts},
-                                 {queue_sql::kHasVacuum, queue_sql::kVacuum},
-                                 {build_sql::kHasTables, build_sql::kTables, true},
-                                 {nullptr, guard_sql::kGuards, true}};
+constexpr SchemaStep kSteps[] = {
+    {queue_sql::kHasTables, queue_sql::kTables, true}, {class_sql::kHasTables, class_sql::kTables},
+    {queue_sql::kHasIndices, queue_sql::kIndices},     {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
+    {queue_sql::kHasGates, queue_sql::kGates},         {queue_sql::kHasParts, queue_sql::kParts},
+    {queue_sql::kHasVacuum, queue_sql::kVacuum},       {queue_sql::kHasVacuumOfRecords, queue_sql::kVacuumOfRecords},
+    {build_sql::kHasTables, build_sql::kTables, true}, {nullptr, guard_sql::kGuards, true}};
 
 }  // namespace
 
@@ -125,21 +122,40 @@ DatabaseStatus TrialQueue::reconnect() {
 
 // A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
 // also for those of other channels. What came before it listened is not told, so the first wait ends at once. Where a
-// lease takes long, a machine that is not told anything looks less often, too.
+// lease takes long because the server is busy, a machine that is not told anything looks less often, too.
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
-  if (is_machine_ && !is_listening_) {
+  auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<i64>(1e3 * seconds)); };
+  bool is_told = false;
+  auto wait_for = [&](std::chrono::milliseconds time) -> DatabaseStatus {
+    auto arrived = connection_.wait(time, other);
+    if (!arrived) return arrived.failure();
+    is_told = !arrived->empty();
+    return Done{};
+  };
+  if (!is_machine_) return wait_for(most);
+  const double lease = lease_time_.beyond_quickest();
+  if (rest_.is_long(lease)) {
+    if (auto stopped = stop_listening(); !stopped) return stopped;
+    rest_.note_woken();
+    return wait_for(milliseconds(rest_.seconds(lease)));
+  }
+  if (!is_listening_) {
     if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening;
     is_listening_ = true;
     return Done{};
   }
-  const std::chrono::milliseconds longest(is_machine_ ? static_cast<i64>(1e3 * IdleRest::longest(lease_time_.mean()))
-                                                      : 0);
-  auto arrived = connection_.wait(std::max(most, longest), other);
-  if (!arrived) return arrived.failure();
-  if (is_machine_ && !arrived->empty()) {
+  if (auto waited = wait_for(std::max(most, milliseconds(IdleRest::longest(lease)))); !waited) return waited;
+  if (is_told) {
     rest_.note_woken();
-    poll(nullptr, 0, static_cast<int>(1e3 * rest_.seconds(lease_time_.mean())));  // a signal ends it, too
+    poll(nullptr, 0, static_cast<int>(milliseconds(rest_.seconds(lease)).count()));  // a signal ends it, too
   }
+  return Done{};
+}
+
+DatabaseStatus TrialQueue::stop_listening() {
+  if (!is_listening_) return Done{};
+  if (auto done = connection_.unlisten(queue_sql::kTrialsChannel); !done) return done;
+  is_listening_ = false;
   return Done{};
 }
 

@@ -320,7 +320,12 @@ class TrialQueue {
   };
   DatabaseResult<Finished> finished(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseResult<Finished> end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending);
-  DatabaseResult<Finished> end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending);
+  DatabaseStatus stop_listening();
+  // Do leases take much longer than from an idle server?
+  bool is_slow() const { return lease_time_.beyond_quickest() > 0.025; }
+  DatabaseResult<PostgresRows> run_by_turn(i64 machine, const std::string& statement,
+                                           const std::vector<PostgresValue>& values);
+  DatabaseResult<Finished> end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending, bool by_turn);
   DatabaseStatus end_together(i64 machine, const std::vector<TrialResult>& results,
                               const std::vector<std::size_t>& which, std::vector<Finished>& finished);
   DatabaseResult<Finished> ignored(i64 machine, const LeasedTrial& trial);
@@ -350,6 +355,7 @@ class TrialQueue {
   std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
   double told_at_ = 0;                // seconds_now() of that
   AnswerTime lease_time_;
+  double tidied_at_ = 0;
   IdleRest rest_;
   i64 part_ = 0;  // of the queue, see lease_statement()
 };

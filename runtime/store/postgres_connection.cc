@@ -316,14 +316,16 @@ DatabaseResult<std::pair<PostgresRows, PostgresRows>> PostgresConnection::run_be
     const std::string& then) {
   constexpr std::size_t kStatement = 2, kThen = 3;  // places in the pipeline
   if (!is_connected()) return lost();
-  auto name = prepared(sql), then_name = prepared(then);
+  auto name = prepared(sql), then_name = then.empty() ? DatabaseResult<std::string>("") : prepared(then);
   if (!name || !then_name) return (name ? then_name : name).failure();
   if (pq().enterPipelineMode(connection_.get()) == 0) return lost();
   DatabaseStatus sent = Done{};
   auto add = [&](const std::string& text, const std::vector<PostgresValue>& bound, const std::string& prepared) {
     if (sent) sent = send(text, bound, prepared);
   };
-  add("BEGIN", {}, ""), add(lock, {}, ""), add(sql, values, *name), add(then, {}, *then_name), add("COMMIT", {}, "");
+  add("BEGIN", {}, ""), add(lock, {}, ""), add(sql, values, *name);
+  if (!then.empty()) add(then, {}, *then_name);
+  add("COMMIT", {}, "");
   pq().pipelineSync(connection_.get());
   auto answers = collect_pipeline();
   pq().exitPipelineMode(connection_.get());

@@ -109,10 +109,11 @@ class PostgresConnection {
   DatabaseResult<PostgresRows> run(const std::string& sql, const std::vector<PostgresValue>& values = {});
   // The same in a transaction that begins with `lock`, a statement without values. All is sent together, so that no
   // client is waited for while the lock is held. The statement sees what was committed while it waited for the lock.
-  // The second answer is that of `then`, a statement without values that is run behind it.
+  // The second answer is that of `then`, a statement without values that is run behind it; that of COMMIT, if there is
+  // none.
   DatabaseResult<std::pair<PostgresRows, PostgresRows>> run_behind(const std::string& lock, const std::string& sql,
                                                                    const std::vector<PostgresValue>& values,
-                                                                   const std::string& then);
+                                                                   const std::string& then = "");
   // Runs several statements without values. Together they are one transaction, unless they hold BEGIN or COMMIT.
   DatabaseStatus script(const std::string& sql);
   // The same; gives the answer of the last one.

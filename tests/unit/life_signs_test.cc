@@ -36,14 +36,14 @@ TEST(LifeSigns, BehindAResultTwoAreLeftOut) {
 
 TEST(LifeSigns, AnOldLeaseIsProlonged) {
   LifeSigns signs;
-  signs.note_leased(1, 0), signs.note_leased(2, 7);
+  signs.note_leased(1, kLeaseSeconds), signs.note_leased(2, 7 + kLeaseSeconds);
   signs.note_written(7);
   EXPECT_TRUE(signs.leave_out(7.9));
   EXPECT_FALSE(signs.leave_out(8.1));
   EXPECT_FALSE(signs.leave_out(8.1)) << "nobody has said that the first lease has ended";
   signs.note_ended(1);
   EXPECT_TRUE(signs.leave_out(8.1));
-  signs.note_leased(3, 0), signs.forget_leases();
+  signs.note_leased(3, kLeaseSeconds), signs.forget_leases();
   EXPECT_TRUE(signs.leave_out(9));
 }
 
@@ -57,7 +57,7 @@ struct VirtualMachine {
   void lease() {
     for (int i = 0; i < 4; ++i) {
       leases.push_back({next++, now, now + kLeaseSeconds});
-      signs.note_leased(leases.back().id, now - rng.uniform() * kLatency);
+      signs.note_leased(leases.back().id, leases.back().deadline - rng.uniform() * kLatency);
     }
   }
   // Writes a result and leases trials when one has ended. `trial`: mean seconds of one.

@@ -95,8 +95,10 @@ TEST(ResultBatch, ASlowServerGivesMoreTrialsAtOnce) {
   batch.note_lease(0.002);
   for (int i = 0; i < 50; ++i) batch.note_lease(0.02);
   EXPECT_EQ(batch.lease_size(4), 4);
-  for (int i = 0; i < 50; ++i) batch.note_lease(0.5);
+  for (int i = 0; i < 50; ++i) batch.note_lease(0.3);
   EXPECT_EQ(batch.lease_size(4), 8);
+  for (int i = 0; i < 50; ++i) batch.note_lease(0.5);
+  EXPECT_EQ(batch.lease_size(4), 16);
 }
 
 // ---- what becomes of each

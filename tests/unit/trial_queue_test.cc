@@ -770,6 +770,24 @@ TEST_F(TrialQueueTest, AMachineWhoseTurnDoesNotComeGetsNothing) {
   EXPECT_EQ(lease(queue, machines.back(), 1).size(), 1u);
 }
 
+// Results are written in the machine's turn, too; but none is lost because it does not come.
+TEST_F(TrialQueueTest, AResultIsWrittenWithoutATurnThatDoesNotCome) {
+  TrialQueue queue = this->queue(), hanging = this->queue();
+  good(queue.put(tuner(queue), trials(3)));
+  const i64 machine = this->machine(queue);
+  const std::vector<LeasedTrial> leased = lease(queue, machine, 3);
+  ASSERT_EQ(leased.size(), 3u);
+  ASSERT_TRUE(hanging.connection().script(cat("BEGIN; ", queue_sql::lease_gate(machine))));
+  ASSERT_TRUE(queue.connection().script("SET lock_timeout = '200ms'"));
+  const double began = seconds_now();
+  EXPECT_EQ(good(queue.finish(machine, leased[0], record_of(leased[0]))).accepted, Accepted::Yes);
+  EXPECT_GE(seconds_now() - began, 0.2) << "it has waited for its turn";
+  const Record second = record_of(leased[1]), third = record_of(leased[2]);
+  for (const Finished& one : good(queue.finish(machine, {{leased[1], second}, {leased[2], third}})))
+    EXPECT_EQ(one.accepted, Accepted::Yes);
+  EXPECT_GE(seconds_now() - began, 0.4);
+}
+
 // A thousand machines answer a new tuner at once.
 TEST_F(TrialQueueTest, NobodyWaitsForAnAnswerThatAnotherOneGives) {
   TrialQueue queue = this->queue(), other = this->queue();
