@@ -146,6 +146,8 @@ ExitCode run_experiment(const std::string& file, const ExperimentOptions& option
   if (std::string wrong = problems_of(*experiment, *list); !wrong.empty()) return say(cat(file, ": ", wrong)), Usage;
   std::string base = (fs::path(options.output) / fs::path(file).stem()).string();
   std::string stored = options.results.empty() ? base + ".results.csv" : options.results;
+  if (measurer && stored.ends_with(".gz"))
+    return say(cat(stored, " is compressed, and new results are added to the file: unpack it (gzip -d)")), Usage;
   std::unique_ptr<StoredResults> results = StoredResults::open(stored, messages);
   if (!results) return say(messages), Usage;
   if (!measurer && results->size() == 0)

@@ -12,8 +12,13 @@ namespace {
 [[noreturn]] void run_child(int to, const std::function<int(std::string&)>& work) noexcept {
   std::string text;
   int code = work(text);
-  bool is_written = write(to, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  _exit(is_written ? code : 1);
+  // A call writes at most 2 GiB.
+  std::size_t written = 0;
+  for (ssize_t n; written < text.size() && (n = write(to, text.data() + written, text.size() - written)) != 0;) {
+    if (n > 0) written += static_cast<std::size_t>(n);
+    if (n < 0 && errno != EINTR) break;
+  }
+  _exit(written == text.size() ? code : 1);
 }
 
 std::string read_to_end(int from) {

@@ -70,7 +70,9 @@ void dynamic_quantize(NodeImport& node) {
   };
   ValueId low = extreme("reduce_min", "minimum"), high = extreme("reduce_max", "maximum");
   ValueId range = node.add("subtract", {}, {high, low});
+  ValueId is_zero = node.add("equal", {}, {range, node.number(0, range)});
   ValueId scale = node.add("divide", {}, {range, node.number(255, range)});
+  scale = node.add("where", {}, {is_zero, node.number(1, range), scale});  // all of x is 0
   ValueId zero = node.add("rounded", {}, {node.add("divide", {}, {node.add("negate", {}, {low}), scale})});
   zero = node.cast(zero, DType::U8);
   node.result(0, quantized(node, x, scale, zero, 0));

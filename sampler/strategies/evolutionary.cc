@@ -80,8 +80,8 @@ std::size_t drawn_by_weight(const std::vector<double>& cumulative, Rng& rng) {
 std::vector<Candidate> Evolutionary::propose(const Round& round) {
   Proposer proposer(round);
   int wanted = population_for(round.count, options_.population);
-  std::vector<Candidate> population =
-      draw_some(proposer, round, options_.draws * wanted / options_.population, options_.learned_draws);
+  const int count = static_cast<int>(i64{options_.draws} * wanted / options_.population);
+  std::vector<Candidate> population = draw_some(proposer, round, count, options_.learned_draws);
   keep_best_drafts(population, wanted);
   int kept = std::min<int>(static_cast<int>(round.elites.size()), static_cast<int>(wanted * options_.measured_ratio));
   population.insert(population.end(), round.elites.begin(), round.elites.begin() + kept);

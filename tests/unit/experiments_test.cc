@@ -104,6 +104,21 @@ TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
       << of_loops;
 }
 
+TEST_F(Experiments, ModelsThatCannotRunHereAreRefused) {
+  std::string messages, list_path = file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(list_path, messages);
+  ASSERT_TRUE(list) << messages;
+  auto problems = [&](const std::string& model) {
+    return problems_of({.arms = {{.name = "a", .model = model}}}, *list);
+  };
+  setenv("TRACEWRIGHT_XGBOOST", "/nowhere/libxgboost.so", 1);
+  const std::string without = problems("xgboost");
+  unsetenv("TRACEWRIGHT_XGBOOST");
+  EXPECT_EQ(without.find("arm `a`: model: the cost model `xgboost` needs XGBoost, which did not open"), 0u) << without;
+  EXPECT_EQ(problems("tree"), "");
+  EXPECT_EQ(problems("draft"), "");
+}
+
 TEST_F(Experiments, SearchesThatCannotBeAreRefused) {
   std::string messages, list_path = file("list.yaml", kList);
   std::optional<LoadedList> list = load_list(list_path, messages);
@@ -292,6 +307,20 @@ TEST_F(Experiments, ASecondRunMeasuresNothingAndGivesTheSame) {
   options.replay = true;
   EXPECT_EQ(run_experiment(path, options, nullptr, stop), Reached);
   EXPECT_EQ(written(".curves.csv"), curves);
+}
+
+// Lines behind a compressed file would be lost.
+TEST_F(Experiments, NothingIsAddedToACompressedFile) {
+  file("list.yaml", kTwoTasks);
+  std::string path = file("e.yaml",
+                          "title: a\nlist: list.yaml\ntrials: 4\nseeds: 1\narms:\n"
+                          "  - {name: alone, search: {strategy: random}, model: tree}\n");
+  ExperimentOptions options{.output = folder_.path(), .results = folder_.path() + "/stored.csv.gz"};
+  std::atomic<bool> stop{false};
+  WithRatios measurer;
+  EXPECT_EQ(run_experiment(path, options, &measurer, stop), Usage);
+  EXPECT_EQ(measurer.measured(), 0);
+  EXPECT_FALSE(std::filesystem::exists(options.results));
 }
 
 // Four trials teach nothing.

@@ -449,6 +449,13 @@ TEST_F(OnnxOperators, QuantizedNumbersSaturate) {
          {5}, {128, 130, 255, 1, 0});
 }
 
+// The scale of nothing but zeros is 1, as ONNX Runtime has it.
+TEST_F(OnnxOperators, DynamicQuantization) {
+  expect({"DynamicQuantizeLinear", 17, "", {typed(DType::F32, {3}, {0, 0, 0})}, 3}, {3}, {0, 0, 0, 1, 0});
+  expect({"DynamicQuantizeLinear", 17, "", {typed(DType::F32, {3}, {0, 2, -3})}, 3}, {3},
+         {153, 255, 0, 5.0 / 255, 153});
+}
+
 // They go through what brings elements to other places; others say that they do not take them.
 TEST_F(OnnxOperators, TensorsWithoutElements) {
   Operand nothing = x(1, {2, 0}), some = x(1, {2, 2});
