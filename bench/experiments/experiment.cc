@@ -117,7 +117,7 @@ std::string why_no_transfer(const Arm& arm) {
 // Why the arm's model cannot run here; "" if it can. A tune would go on without it, under a name that is not its own.
 std::string why_no_model(const Arm& arm) {
   MadeModel made = make_model(arm.model, model_columns(arm.model), /*seed=*/0);
-  return made.model ? "" : made.note;
+  return made.model || !learns(arm.model) ? "" : made.note;
 }
 
 // Why the arm cannot search the tasks, as lines of messages.
