@@ -114,12 +114,6 @@ std::string why_no_transfer(const Arm& arm) {
   return why_no_global_model(arm.model, arm.objective);
 }
 
-// Why the arm's model cannot run here; "" if it can. A tune would go on without it, under a name that is not its own.
-std::string why_no_model(const Arm& arm) {
-  MadeModel made = make_model(arm.model, model_columns(arm.model), /*seed=*/0);
-  return made.model || !learns(arm.model) ? "" : made.note;
-}
-
 // Why the arm cannot search the tasks, as lines of messages.
 std::string why_no_search(const Arm& arm, const Experiment& experiment, const LoadedList& list) {
   const std::string what = cat("arm `", arm.name, "`: search");
@@ -149,6 +143,15 @@ const Arm* find_arm(const Experiment& experiment, const std::string& name) {
   return found == experiment.arms.end() ? nullptr : &*found;
 }
 
+std::string missing_models(const Experiment& experiment) {
+  std::string out;
+  for (const Arm& arm : experiment.arms) {
+    MadeModel made = make_model(arm.model, model_columns(arm.model), /*seed=*/0);
+    if (!made.model && learns(arm.model)) out += with(cat("arm `", arm.name, "`: model"), made.note);
+  }
+  return out;
+}
+
 std::string problems_of(const Experiment& experiment, const LoadedList& list) {
   std::vector<std::string> tasks, arms;
   for (const TuneTask& task : list.tasks) tasks.push_back(task.name);
@@ -163,7 +166,6 @@ std::string problems_of(const Experiment& experiment, const LoadedList& list) {
       out += cat("arm `", arm.name, "`: learns_by: no arm `", arm.learns_by, "`\n");
     if (!arm.rules.empty() && !list.library.find_set(arm.rules))
       out += with(cat("arm `", arm.name, "`: rules"), missing(arm.rules, list.library.set_names()));
-    out += with(cat("arm `", arm.name, "`: model"), why_no_model(arm));
     out += why_no_search(arm, experiment, list);
     if (!arm.learns_from.empty()) out += with(cat("arm `", arm.name, "`: learns_from"), why_no_transfer(arm));
     if (arm.search.transfer.empty() || arm.search.transfer == kNoTransfer) continue;

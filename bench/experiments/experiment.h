@@ -49,5 +49,8 @@ const Arm* find_arm(const Experiment& experiment, const std::string& name);
 // What of it does not fit its list, a sentence a line: tasks, rule sets, models to begin with, arms that could not use
 // what others have learned, arms of one name; "" if nothing is wrong.
 std::string problems_of(const Experiment& experiment, const LoadedList& list);
+// The arms whose models cannot run here, a line each: a tune would go on without them, under names that are not its
+// own.
+std::string missing_models(const Experiment& experiment);
 
 }  // namespace tw::bench

@@ -144,10 +144,15 @@ ExitCode run_experiment(const std::string& file, const ExperimentOptions& option
   std::optional<LoadedList> list = list_of(experiment->list);
   if (!list || !choose(*experiment, options)) return Usage;
   if (std::string wrong = problems_of(*experiment, *list); !wrong.empty()) return say(cat(file, ": ", wrong)), Usage;
+  if (std::string missing = missing_models(*experiment); !missing.empty())
+    return say(cat(file, ": ", missing)), Environment;
   std::string base = (fs::path(options.output) / fs::path(file).stem()).string();
   std::string stored = options.results.empty() ? base + ".results.csv" : options.results;
   if (measurer && stored.ends_with(".gz"))
-    return say(cat(stored, " is compressed, and new results are added to the file: unpack it (gzip -d)")), Usage;
+    return say(cat(stored,
+                   " is compressed, and new results are added to the file: unpack it (gzip -d), or measure nothing "
+                   "(--replay-measurements)")),
+           Usage;
   std::unique_ptr<StoredResults> results = StoredResults::open(stored, messages);
   if (!results) return say(messages), Usage;
   if (!measurer && results->size() == 0)

@@ -1,5 +1,6 @@
 // AnswerTime: how long a server takes to answer. The mean is that of the last few answers; the quickest one is about
-// the way to the server and back, which says nothing about the server's load.
+// the way to the server and back, which says nothing about the server's load. No way takes longer than kFarthest: who
+// has only met a busy server shall know it.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -15,11 +16,13 @@ class AnswerTime {
     quickest_ = std::min(quickest_, taken);
     mean_ += kNewest * (taken - mean_);
   }
-  double mean() const { return mean_; }                                        // seconds; 0 before the first answer
-  double beyond_quickest() const { return std::max(mean_ - quickest_, 0.0); }  // what the server's load costs
-  double quickest() const { return quickest_; }                                // infinite before the first answer
+  double mean() const { return mean_; }  // seconds; 0 before the first answer
+  // What the server's load costs.
+  double beyond_quickest() const { return std::max(mean_ - std::min(quickest_, kFarthest), 0.0); }
+  double quickest() const { return quickest_; }  // infinite before the first answer
 
  private:
+  static constexpr double kFarthest = 0.25;  // seconds
   double mean_ = 0, quickest_ = std::numeric_limits<double>::infinity();
 };
 

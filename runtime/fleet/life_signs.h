@@ -39,11 +39,11 @@ class LifeSigns {
 
   // To be asked for each heartbeat: true if it may be left out.
   //
-  // Every lease that has not been prolonged yet has kProlongedSeconds left, and so much has each one behind a
-  // heartbeat. So none has less than kProlongedSeconds - kHeartbeatSeconds left when the next one is due, whether this
-  // one is left out or not: as long may a heartbeat be late. Others know of a machine that it lived kHeartbeatSeconds
-  // ago when one is left out, hence twice as long ago at most, of kLeaseSeconds. Rates and losses are told by
-  // heartbeats alone: they are at most kMostLeftOut + 1 times as old.
+  // A lease that would end in more than kProlongedSeconds had nobody prolonged it has so much left, and so has each one
+  // behind a heartbeat. So none has less than kProlongedSeconds - kHeartbeatSeconds left when the next one is due,
+  // whether this one is left out or not: as long may a heartbeat be late. Others know of a machine that it lived
+  // kHeartbeatSeconds ago when one is left out, hence twice as long ago at most, of kLeaseSeconds. Rates and losses are
+  // told by heartbeats alone: they are at most kMostLeftOut + 1 times as old.
   bool leave_out(double now) {
     constexpr int kMostLeftOut = 2;  // one behind the other
     std::lock_guard lock(mutex_);

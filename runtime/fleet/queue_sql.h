@@ -150,10 +150,17 @@ end $$;
 inline constexpr const char* kHasVacuum =
     "select coalesce(reloptions::text, '') like '%autovacuum_analyze_threshold%' from pg_class "
     "where oid = 'tracewright_fleet.failures'::regclass";
-// The eighth step: the same of records. They are only added, and found by indices.
+// The eighth step: the same of records. They are only added, and found by indices,
+// which a planner without statistics takes as well.
 inline constexpr const char* kVacuumOfRecords = R"(
-alter table tracewright.records set (autovacuum_analyze_threshold = 1000000,
-  autovacuum_vacuum_insert_threshold = 1000000);
+alter table tracewright.records set (autovacuum_analyze_threshold = 1000000);
+do $$
+begin
+  -- Older servers do not vacuum tables that rows are only added to.
+  if current_setting('server_version_num')::int >= 130000 then
+    alter table tracewright.records set (autovacuum_vacuum_insert_threshold = 1000000);
+  end if;
+end $$;
 )";
 inline constexpr const char* kHasVacuumOfRecords =
     "select coalesce(reloptions::text, '') like '%autovacuum_analyze_threshold%' from pg_class "

@@ -50,8 +50,11 @@ DatabaseResult<std::vector<MeasuredTarget>> TrialQueue::wanted_targets() {
   constexpr double kOldest = 10;  // seconds
   std::vector<MeasuredTarget> told = std::exchange(told_, {});
   if (!told.empty() && seconds_now() - told_at_ < kOldest) return told;
+  const double began = seconds_now();
   auto rows = run(queue_sql::kWantedTargets);
   if (!rows) return rows.failure();
+  // Nothing will be leased, and the server may be slow no longer.
+  if (rows->empty()) lease_time_.note(seconds_now() - began);
   return targets_of_rows(*rows);
 }
 
@@ -114,7 +117,8 @@ DatabaseResult<std::vector<LeasedTrial>> TrialQueue::lease(i64 machine, const st
     for (int i = 0; i < trials.size(); ++i)
       leased.push_back(leased_of_row(trials[i])), signs_->note_leased(leased.back().lease, began + seconds);
     told_.clear();
-    if (std::ssize(leased) >= most || is_slow()) told_ = targets_of_rows(wanted), told_at_ = seconds_now();
+    if (std::ssize(leased) >= most || (is_slow() && !leased.empty()))
+      told_ = targets_of_rows(wanted), told_at_ = seconds_now();
     return Done{};
   };
   if (auto taken = take(); !taken) return taken.failure();
@@ -174,12 +178,17 @@ DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& tri
   return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(2) : 0};
 }
 
-// In the machine's turn (queue_sql::lease_gate). A result is written without one where that does not come.
+// In the machine's turn (queue_sql::lease_gate), where the server is slow: a quick one flushes the results of many
+// machines together. If a turn does not come, results are written without one for a while.
 DatabaseResult<PostgresRows> TrialQueue::run_by_turn(i64 machine, const std::string& statement,
                                                      const std::vector<PostgresValue>& values) {
+  constexpr double kWithoutTurn = 60;  // seconds
+  if (!is_slow() || seconds_now() < without_turn_until_) return connection_.run(statement, values);
   auto rows = connection_.run_behind(queue_sql::lease_gate(machine), statement, values);
   if (rows) return std::move(rows->first);
-  return rows.failure().state == kLockTimedOut ? connection_.run(statement, values) : rows.failure();
+  if (rows.failure().state != kLockTimedOut) return rows.failure();
+  without_turn_until_ = seconds_now() + kWithoutTurn;
+  return connection_.run(statement, values);
 }
 
 // Ends a lease if it is valid, by one statement.

@@ -153,10 +153,8 @@ DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
 }
 
 DatabaseStatus TrialQueue::stop_listening() {
-  if (!is_listening_) return Done{};
-  if (auto done = connection_.unlisten(queue_sql::kTrialsChannel); !done) return done;
-  is_listening_ = false;
-  return Done{};
+  if (!std::exchange(is_listening_, false)) return Done{};
+  return connection_.unlisten(queue_sql::kTrialsChannel);
 }
 
 DatabaseResult<PostgresRows> TrialQueue::run(const std::string& sql, const std::vector<PostgresValue>& values) {

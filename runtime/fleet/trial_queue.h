@@ -256,7 +256,7 @@ class TrialQueue {
   // The incumbent of a trial that is leased; nullopt: it has none, or the database has no such record any more.
   DatabaseResult<std::optional<IncumbentRecord>> incumbent(const LeasedTrial& trial);
   // Targets that tuners want: their texts, and the machines that are wanted. As the last lease told, if that was a
-  // moment ago and full: a machine that has enough to do need not ask.
+  // moment ago and full, or the server is slow and it was not empty: a machine that has enough to do need not ask.
   DatabaseResult<std::vector<MeasuredTarget>> wanted_targets();
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
@@ -355,7 +355,7 @@ class TrialQueue {
   std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
   double told_at_ = 0;                // seconds_now() of that
   AnswerTime lease_time_;
-  double tidied_at_ = 0;
+  double tidied_at_ = 0, without_turn_until_ = 0;
   IdleRest rest_;
   i64 part_ = 0;  // of the queue, see lease_statement()
 };

@@ -56,7 +56,7 @@ struct VirtualMachine {
   explicit VirtualMachine(u64 seed) : rng(seed, 0) {}
   void lease() {
     for (int i = 0; i < 4; ++i) {
-      leases.push_back({next++, now, now + kLeaseSeconds});
+      leases.push_back({next++, now, now + (rng.below(2) == 0 ? kLeaseSeconds : kSlowLeaseSeconds)});
       signs.note_leased(leases.back().id, leases.back().deadline - rng.uniform() * kLatency);
     }
   }
