@@ -50,8 +50,8 @@ class ResultBatch {
   void drop() { results_.clear(); }
 
  private:
-  static constexpr double kQuick = 0.025;   // seconds; the tuner shall know of a result within 0.05
-  static constexpr double kVerySlow = 0.1;  // seconds
+  static constexpr double kQuick = 0.025;    // seconds; the tuner shall know of a result within 0.05
+  static constexpr double kVerySlow = 0.25;  // seconds
   // Seconds that the server's work adds to an answer: a machine that is far away keeps no result back for that.
   double answer() const {
     constexpr double kOfLease = 0.25;  // machines wait for their turn to lease, also where the server has time

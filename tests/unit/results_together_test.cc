@@ -95,9 +95,9 @@ TEST(ResultBatch, ASlowServerGivesMoreTrialsAtOnce) {
   batch.note_lease(0.002);
   for (int i = 0; i < 50; ++i) batch.note_lease(0.02);
   EXPECT_EQ(batch.lease_size(4), 4);
-  for (int i = 0; i < 50; ++i) batch.note_lease(0.3);
-  EXPECT_EQ(batch.lease_size(4), 8);
   for (int i = 0; i < 50; ++i) batch.note_lease(0.5);
+  EXPECT_EQ(batch.lease_size(4), 8);
+  for (int i = 0; i < 50; ++i) batch.add(i, 0), batch.take_written(0.4);
   EXPECT_EQ(batch.lease_size(4), 16);
 }
 
