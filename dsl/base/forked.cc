@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 namespace tw {
@@ -12,13 +13,10 @@ namespace {
 [[noreturn]] void run_child(int to, const std::function<int(std::string&)>& work) noexcept {
   std::string text;
   int code = work(text);
-  // A call writes at most 2 GiB.
-  std::size_t written = 0;
-  for (ssize_t n; written < text.size() && (n = write(to, text.data() + written, text.size() - written)) != 0;) {
-    if (n > 0) written += static_cast<std::size_t>(n);
-    if (n < 0 && errno != EINTR) break;
-  }
-  _exit(written == text.size() ? code : 1);
+  // By a stream: one call of write() takes at most 2 GiB.
+  FILE* file = fdopen(to, "w");
+  bool is_written = file && fwrite(text.data(), 1, text.size(), file) == text.size() && fclose(file) == 0;
+  _exit(is_written ? code : 1);
 }
 
 std::string read_to_end(int from) {

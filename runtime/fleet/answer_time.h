@@ -1,6 +1,6 @@
 // AnswerTime: how long a server takes to answer. The mean is that of the last few answers; the quickest one is about
-// the way to the server and back, which says nothing about the server's load. No way takes longer than kFarthest: who
-// has only met a busy server shall know it.
+// the way to the server and back, which says nothing about the server's load. Where even the quickest one took longer
+// than kFarthest, the server has been busy all the time: no way is that long.
 #pragma once
 #include <algorithm>
 #include <limits>

@@ -1,8 +1,8 @@
 // IdleRest: how long a machine that was woken for nothing lets others go first the next time. A notification wakes all
 // machines that wait; where they are many, most of them find nothing, and each look costs the server as much as a
 // lease. So each empty look behind a notification or a rest doubles the rest, in the manner of Ethernet's binary
-// exponential backoff (Metcalfe and Boggs, CACM 1976). Who rests for long is not told at all: the server would wake its
-// session for each notification.
+// exponential backoff (Metcalfe and Boggs, CACM 1976). A machine that rests for long does not listen for notifications:
+// the server would wake its session for each one.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ class IdleRest {
   }
   // Seconds from a notification to the look. `lease`: seconds that a lease takes longer than from an idle server.
   double seconds(double lease) { return rng_.uniform() * most(lease); }
-  // Shall the machine rest and look without being told?
+  // Is the rest so long that the machine shall look without being told?
   bool is_long(double lease) const { return most(lease) >= kLong; }
   // So that a thousand machines that look in turn do not keep the server busy.
   static double longest(double lease) { return std::min(kLongest, kLeases * lease); }

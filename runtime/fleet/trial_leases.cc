@@ -178,8 +178,8 @@ DatabaseResult<Finished> TrialQueue::ignored(i64 machine, const LeasedTrial& tri
   return Finished{is_repeated ? Accepted::Repeated : Accepted::Late, is_repeated ? (*rows)[0].integer(2) : 0};
 }
 
-// In the machine's turn (queue_sql::lease_gate), where the server is slow: a quick one flushes the results of many
-// machines together. If a turn does not come, results are written without one for a while.
+// Runs a statement that writes results. Where the server is slow, machines do so by turn (queue_sql::lease_gate); a
+// quick one flushes the results of many together. If a turn does not come, results are written without one for a while.
 DatabaseResult<PostgresRows> TrialQueue::run_by_turn(i64 machine, const std::string& statement,
                                                      const std::vector<PostgresValue>& values) {
   constexpr double kWithoutTurn = 60;  // seconds
@@ -191,7 +191,7 @@ DatabaseResult<PostgresRows> TrialQueue::run_by_turn(i64 machine, const std::str
   return connection_.run(statement, values);
 }
 
-// Ends a lease if it is valid, by one statement.
+// Ends a lease if it is valid, by one statement. `by_turn`: not within a transaction.
 DatabaseResult<Finished> TrialQueue::end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending,
                                                bool by_turn) {
   const bool is_fault = !ending.fault.empty(), is_good = !is_fault && (!ending.stored || ending.stored->ok());
@@ -227,14 +227,14 @@ DatabaseStatus TrialQueue::note(i64 machine, const LeasedTrial& trial, const End
 DatabaseResult<Finished> TrialQueue::end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending) {
   if (ending.stored) unanswered_.push_back({trial.lease, content_digest(*ending.stored)});
   auto end_with_note = [&]() -> DatabaseResult<Finished> {
-    auto ended = end_lease(machine, trial, ending, false);
+    auto ended = end_lease(machine, trial, ending, /*by_turn=*/false);
     if (!ended || ended->accepted != Accepted::Yes) return ended;
     if (auto noted = note(machine, trial, ending); !noted) return noted.failure();
     return ended;
   };
   const bool is_noted = !ending.fault.empty() || (ending.stored && ending.stored->is_trial() && !ending.stored->ok());
   auto finished = is_noted ? transaction<Finished>(end_with_note)
-                           : repeated([&] { return end_lease(machine, trial, ending, true); });
+                           : repeated([&] { return end_lease(machine, trial, ending, /*by_turn=*/true); });
   if (!finished && !finished.failure().is_connection_lost && ending.stored) unanswered_.pop_back();
   return finished;
 }

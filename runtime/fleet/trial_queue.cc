@@ -60,7 +60,8 @@ constexpr SchemaStep kSteps[] = {
     {queue_sql::kHasIndices, queue_sql::kIndices},     {queue_sql::kHasNoChecks, queue_sql::kDropChecks},
     {queue_sql::kHasGates, queue_sql::kGates},         {queue_sql::kHasParts, queue_sql::kParts},
     {queue_sql::kHasVacuum, queue_sql::kVacuum},       {queue_sql::kHasVacuumOfRecords, queue_sql::kVacuumOfRecords},
-    {build_sql::kHasTables, build_sql::kTables, true}, {nullptr, guard_sql::kGuards, true}};
+    {build_sql::kHasTables, build_sql::kTables, true}, {nullptr, guard_sql::kGuards, true},
+};
 
 }  // namespace
 
@@ -122,33 +123,28 @@ DatabaseStatus TrialQueue::reconnect() {
 
 // A machine listens only while it has nothing to do: the server wakes every session that listens for each notification,
 // also for those of other channels. What came before it listened is not told, so the first wait ends at once. Where a
-// lease takes long because the server is busy, a machine that is not told anything looks less often, too.
+// lease takes long because the server is busy, a machine that is not told anything looks less often, too; one that has
+// found nothing for long rests without listening.
 DatabaseStatus TrialQueue::wait(std::chrono::milliseconds most, int other) {
   auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<i64>(1e3 * seconds)); };
-  bool is_told = false;
-  auto wait_for = [&](std::chrono::milliseconds time) -> DatabaseStatus {
-    auto arrived = connection_.wait(time, other);
-    if (!arrived) return arrived.failure();
-    is_told = !arrived->empty();
-    return Done{};
-  };
-  if (!is_machine_) return wait_for(most);
   const double lease = lease_time_.beyond_quickest();
-  if (rest_.is_long(lease)) {
+  const bool rests = is_machine_ && rest_.is_long(lease);
+  if (rests) {
     if (auto stopped = stop_listening(); !stopped) return stopped;
-    rest_.note_woken();
-    return wait_for(milliseconds(rest_.seconds(lease)));
+    most = milliseconds(rest_.seconds(lease));
+  } else if (is_machine_) {
+    if (!is_listening_) {
+      if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening;
+      is_listening_ = true;
+      return Done{};
+    }
+    most = std::max(most, milliseconds(IdleRest::longest(lease)));
   }
-  if (!is_listening_) {
-    if (auto listening = connection_.listen(queue_sql::kTrialsChannel); !listening) return listening;
-    is_listening_ = true;
-    return Done{};
-  }
-  if (auto waited = wait_for(std::max(most, milliseconds(IdleRest::longest(lease)))); !waited) return waited;
-  if (is_told) {
-    rest_.note_woken();
-    poll(nullptr, 0, static_cast<int>(milliseconds(rest_.seconds(lease)).count()));  // a signal ends it, too
-  }
+  auto arrived = connection_.wait(most, other);
+  if (!arrived) return arrived.failure();
+  const bool is_told = is_machine_ && !rests && !arrived->empty();
+  if (rests || is_told) rest_.note_woken();
+  if (is_told) poll(nullptr, 0, static_cast<int>(milliseconds(rest_.seconds(lease)).count()));  // a signal ends it, too
   return Done{};
 }
 

@@ -207,7 +207,8 @@ class TrialQueue {
   PostgresConnection& connection() { return connection_; }
   // Fails where the address leads to another database now.
   DatabaseStatus reconnect();
-  // Waits until the time is over, a machine also until there may be trials for it. Early on a signal. Early, too, when
+  // Waits until the time is over, a machine also until there may be trials for it; one that has found nothing for long
+  // on a slow server rests for up to 16 seconds instead, whatever `most` says. Early on a signal. Early, too, when
   // `other`, a file descriptor, can be read; -1 = there is none. Tuners look for results instead of being told of them:
   // a server wakes all sessions that listen for each notification, also those of all idle machines.
   DatabaseStatus wait(std::chrono::milliseconds most, int other = -1);
@@ -261,8 +262,9 @@ class TrialQueue {
   // Answers tuners that want one of these targets and have no machine yet.
   DatabaseStatus offer(const std::vector<MeasuredTarget>& targets);
   // At most `most` trials for these targets, by their turn; where leases take long, because many machines lease, in an
-  // order that is only nearly that of turns. Ends leases that ran out where there are fewer. With
-  // `built` only trials that a builder has built, as one of these kinds (build_queue.h).
+  // order that is only nearly that of turns. Ends leases that ran out where there are fewer, on a
+  // slow server not each time. With `built` only trials that a builder has built, as one of these kinds
+  // (build_queue.h).
   DatabaseResult<std::vector<LeasedTrial>> lease(i64 machine, const std::vector<MeasuredTarget>& targets, int most,
                                                  const std::optional<std::vector<std::string>>& built = {});
   // The result of a lease, stored as a record in the same transaction.
@@ -322,7 +324,8 @@ class TrialQueue {
   DatabaseResult<Finished> end_and_note(i64 machine, const LeasedTrial& trial, const Ending& ending);
   DatabaseStatus stop_listening();
   // Do leases take much longer than from an idle server?
-  bool is_slow() const { return lease_time_.beyond_quickest() > 0.025; }
+  bool is_slow() const { return lease_time_.beyond_quickest() > kSlowLease; }
+  static constexpr double kSlowLease = 0.025;  // seconds
   DatabaseResult<PostgresRows> run_by_turn(i64 machine, const std::string& statement,
                                            const std::vector<PostgresValue>& values);
   DatabaseResult<Finished> end_lease(i64 machine, const LeasedTrial& trial, const Ending& ending, bool by_turn);
@@ -352,10 +355,9 @@ class TrialQueue {
   bool is_listening_ = false;  // for trials
   std::string identity_;       // of the database
   std::vector<Unanswered> unanswered_;
-  std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, if it was full
-  double told_at_ = 0;                // seconds_now() of that
+  std::vector<MeasuredTarget> told_;  // what the last lease said is wanted, see wanted_targets()
   AnswerTime lease_time_;
-  double tidied_at_ = 0, without_turn_until_ = 0;
+  double told_at_ = 0, tidied_at_ = 0, without_turn_until_ = 0;  // of seconds_now()
   IdleRest rest_;
   i64 part_ = 0;  // of the queue, see lease_statement()
 };

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "runtime/fleet/answer_time.h"
+
 namespace tw {
 namespace {
 
@@ -56,6 +58,13 @@ TEST(IdleRest, IsShortWhereALeaseIsQuickAndForWhoFindsTrials) {
   for (int i = 0; i < 6; ++i) rest.note_lease(true);
   EXPECT_EQ(rest.seconds(1), 0);
   EXPECT_FALSE(rest.is_long(1));
+}
+
+TEST(AnswerTime, AServerThatWasBusyAllTheTimeIsBusy) {
+  AnswerTime busy, far;
+  for (int i = 0; i < 20; ++i) busy.note(0.8), far.note(0.2);
+  EXPECT_GT(busy.beyond_quickest(), 0.5);
+  EXPECT_EQ(far.beyond_quickest(), 0) << "the way";
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ TEST_F(ResultsTogether, WithoutAnAnswerEachCountsOnce) {
   finish(first, records_of(first), "INSERT INTO tracewright.records");
   std::vector<Record> mixed = records_of(second);
   mixed[1].status = "crash", mixed[1].seconds = 0;
-  // Of the one that failed; the others are stored by then.
+  // The answer about the result that failed is lost when the others have been stored.
   finish(second, mixed, "insert into tracewright_fleet.failures");
   sql("create function tracewright_fleet.forget() returns trigger language plpgsql as 'begin delete from "
       "tracewright_fleet.trials where id = new.id; return null; end'; create constraint trigger forget after update on "

@@ -813,6 +813,34 @@ TEST_F(TrialQueueTest, ASlowServerWritesResultsByTurn) {
   EXPECT_LT(seconds_now() - began, 1) << "others do not wait again";
 }
 
+// A slow server wakes only machines that find something, and they listen again when nothing keeps it busy.
+TEST_F(TrialQueueTest, AMachineThatFindsNothingForLongDoesNotListen) {
+  constexpr int kMost = 30;
+  TrialQueue tuners = this->queue(), machines = this->queue();
+  const i64 tuner = this->tuner(tuners), machine = this->machine(machines);
+  EXPECT_TRUE(lease(machines, machine, 1).empty()) << "a quick one";
+  sql(kSlowDown);
+  auto listens = [&] {
+    return good(machines.connection().run("SELECT count(*) FROM pg_listening_channels()"))[0].integer(0) > 0;
+  };
+  auto tell = [&] { good(tuners.connection().run(queue_sql::kNotifyMachines)); };
+  good(machines.wait(std::chrono::milliseconds(1)));
+  ASSERT_TRUE(listens());
+  int looks = 0;
+  for (; listens() && looks < kMost; ++looks) {
+    tell();
+    good(machines.wait(std::chrono::milliseconds(1)));
+    EXPECT_TRUE(lease(machines, machine, 1).empty());
+  }
+  EXPECT_GT(looks, 5);
+  ASSERT_LT(looks, kMost) << "it still listens";
+
+  good(tuners.remove_tuner(tuner));
+  for (int i = 0; i < kMost; ++i) EXPECT_TRUE(good(machines.wanted_targets()).empty());
+  good(machines.wait(std::chrono::milliseconds(1)));
+  EXPECT_TRUE(listens()) << "nobody wants anything";
+}
+
 // A thousand machines answer a new tuner at once.
 TEST_F(TrialQueueTest, NobodyWaitsForAnAnswerThatAnotherOneGives) {
   TrialQueue queue = this->queue(), other = this->queue();
