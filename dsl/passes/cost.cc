@@ -38,13 +38,27 @@ bool is_tested_by_lane(const For* loop) {
   return found;
 }
 
+bool writes_registers_only(const For* loop) {
+  bool only = true;
+  for_each<Store>(loop->body, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) only &= target.buffer->scope == Scope::Register;
+  });
+  return only;
+}
+
+// Has the last vector all lanes, too? Where its reads lie inside of their buffers, which is not asked here.
+bool is_last_vector_whole(const For* loop, const LoweringOptions& options) {
+  if (options.has_lane_masks) return true;
+  return !options.is_device && !find_annotation(loop->annotations, "horizontal") && writes_registers_only(loop);
+}
+
 Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
 
 }  // namespace
 
-i64 vectors_in(i64 extent, i64 lanes, bool has_lane_masks) {
+i64 vectors_in(i64 extent, i64 lanes, bool is_whole) {
   i64 rest = extent % lanes;
-  return extent / lanes + (has_lane_masks ? rest > 0 : std::popcount(static_cast<u64>(rest)));
+  return extent / lanes + (is_whole ? rest > 0 : std::popcount(static_cast<u64>(rest)));
 }
 
 bool selects_register(const For* loop) {
@@ -98,7 +112,7 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
     if (is_tested_by_lane(loop) && !options.has_lane_masks)
       return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), options.has_lane_masks);
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), is_last_vector_whole(loop, options));
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;

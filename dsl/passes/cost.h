@@ -25,7 +25,8 @@ inline constexpr i64 kUnrolledVectors = 8;
 // True if the loop's variable selects elements of Register buffers. Such a loop is always unrolled.
 bool selects_register(const For* loop);
 
-// Full vectors + those of the remainder: one where lanes can be left out, else powers of two, down to scalars.
-i64 vectors_in(i64 extent, i64 lanes, bool has_lane_masks);
+// Full vectors + those of the remainder: one if it is a vector of which not all lanes are used, else powers of two,
+// down to scalars.
+i64 vectors_in(i64 extent, i64 lanes, bool is_whole);
 
 }  // namespace tw

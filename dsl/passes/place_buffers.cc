@@ -302,14 +302,14 @@ class BufferPlacement {
       span.whole |= extent >= shape[d];
       if (!span.whole) shape[d] = extent;
     }
-    if (usage.buffer->scope == Scope::Register && options_.has_lane_masks) fill_vectors(shape, usage.buffer->dtype);
+    if (usage.buffer->scope == Scope::Register && !options_.is_device) fill_vectors(shape, usage.buffer->dtype);
     if (std::equal(shape.begin(), shape.end(), usage.buffer->shape.begin())) return usage.buffer;
     Buffer* copy = arena_.make<Buffer>(*usage.buffer);
     copy->shape = arena_.copy(shape);
     return copy;
   }
 
-  // A row of registers has room for the lanes that its last vector leaves out.
+  // A row of registers has room for the lanes of its last vector that nobody uses.
   void fill_vectors(std::vector<i64>& shape, DType dtype) const {
     auto row = std::find_if(shape.rbegin(), shape.rend(), [](i64 extent) { return extent > 1; });
     if (row == shape.rend() || std::has_single_bit(static_cast<u64>(*row))) return;

@@ -7,9 +7,17 @@
 #include "dsl/analysis/sum.h"
 #include "dsl/ir/walk.h"
 #include "dsl/passes/cost.h"
+#include "dsl/passes/register_use.h"
 
 namespace tw {
 namespace {
+
+// What becomes of the iterations at the end that do not fill a vector.
+enum class Rest : u8 {
+  Narrower,  // vectors of half the width, of a quarter, and so on: 15 lanes as 8, 4, 2 and 1
+  Masked,    // a vector that leaves out lanes
+  Computed,  // a vector of which nobody uses the other lanes: it writes to registers only, which have room for them
+};
 
 // Iterations [offset, offset + active) of the loop, at once, in the first lanes of a vector.
 struct Chunk {
@@ -21,9 +29,15 @@ struct Chunk {
 // The vector form of the body of one loop.
 class VectorBody {
  public:
-  // `masks`: lanes may be left out.
-  VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges, bool masks)
-      : arena_(arena), build_{arena}, loop_(loop), var_(loop->var), lane_(lane), ranges_(ranges), masks_(masks) {
+  VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges, const RegisterUse& use, Rest rest)
+      : arena_(arena),
+        build_{arena},
+        loop_(loop),
+        var_(loop->var),
+        lane_(lane),
+        ranges_(ranges),
+        use_(use),
+        rest_(rest) {
     ranges_.set_extent(var_, loop->extent);
   }
 
@@ -64,7 +78,7 @@ class VectorBody {
   }
 
   const Stmt* tested_by_lane(const If* branch, const std::vector<Chunk>& chunks) {
-    if (!masks_) return fail(branch);
+    if (rest_ != Rest::Masked) return fail(branch);
     ++tests_;
     std::vector<const Stmt*> out;
     for (const Chunk& chunk : chunks) {
@@ -103,7 +117,8 @@ class VectorBody {
         else if (&chunk == &chunks[0])
           out.push_back(one);
       }
-      if (!of_chunk.empty()) out.push_back(chunk.active < chunk.lanes ? masked(of_chunk, chunk) : build_.seq(of_chunk));
+      bool is_masked = rest_ == Rest::Masked && chunk.active < chunk.lanes;
+      if (!of_chunk.empty()) out.push_back(is_masked ? masked(of_chunk, chunk) : build_.seq(of_chunk));
     }
     return build_.seq(out);
   }
@@ -172,7 +187,8 @@ class VectorBody {
     for (const StoreTarget& target : store->targets) {
       const Expr* index = expr(target.indices[0], chunk);
       if (!uses(target.indices[0], var_)) report_race(target.buffer);
-      if (!has_room(target.buffer, index, chunk)) fail(store);
+      bool is_register = target.buffer->scope == Scope::Register;
+      if (!has_room(target.buffer, index, chunk) || (computes_rest(chunk) && !is_register)) fail(store);
       targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
     }
     for (const Expr* value : store->values) values.push_back(wide(expr(value, chunk), chunk.lanes));
@@ -180,7 +196,7 @@ class VectorBody {
   }
 
   // A register has all lanes, those that are left out too: they must lie in the buffer, and those of no iteration where
-  // no other vector begins.
+  // no other vector begins; nobody may use what is written to them.
   bool has_room(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     const Ramp* ramp = as<Ramp>(index);
     if (buffer->scope != Scope::Register || !ramp) return true;
@@ -190,7 +206,17 @@ class VectorBody {
     bool is_aligned =
         is_constant(ramp->stride, 1) && base.constant % chunk.lanes == 0 && buffer->shape[0] % chunk.lanes == 0;
     for (const Sum::Term& term : base.terms) is_aligned &= term.coefficient % chunk.lanes == 0;
-    return is_aligned;
+    if (!is_aligned || rest_ == Rest::Masked) return is_aligned;
+    return use_.is_unused(buffer, ramp->base, chunk.active, chunk.lanes, ranges_);
+  }
+
+  bool computes_rest(const Chunk& chunk) const { return rest_ == Rest::Computed && chunk.active < chunk.lanes; }
+
+  // The lanes that nobody uses are read, too: from a buffer that has them, at once.
+  bool may_read(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
+    if (!computes_rest(chunk) || buffer->scope == Scope::Register || index->type.lanes == 1) return true;
+    const Ramp* ramp = as<Ramp>(index);
+    return ramp && is_constant(ramp->stride, 1) && lies_inside(buffer, ramp);
   }
 
   void report_race(const Buffer* buffer) {
@@ -240,7 +266,7 @@ class VectorBody {
       case Kind::Load: {
         auto* n = static_cast<const Load*>(e);
         const Expr* at = as_address(expr(n->indices[0], chunk));
-        if (!has_room(n->buffer, at, chunk)) return fail(e);
+        if (!has_room(n->buffer, at, chunk) || !may_read(n->buffer, at, chunk)) return fail(e);
         return at == n->indices[0] ? e : build_.load(n->buffer, arena_.list<const Expr*>({at}));
       }
       default:
@@ -335,7 +361,8 @@ class VectorBody {
   const For* loop_;
   const Var *var_, *lane_;
   VarRanges ranges_;
-  bool masks_;
+  const RegisterUse& use_;
+  Rest rest_;
   int tests_ = 0;  // around the statement at hand, by lane
   bool has_form_ = true;
   std::optional<Reject> race_;
@@ -344,7 +371,11 @@ class VectorBody {
 class Vectorization {
  public:
   Vectorization(Arena& arena, Program& program, const LoweringOptions& options)
-      : arena_(arena), build_{arena}, options_(options), lane_(build_.var(program.next_var++, "lane")) {}
+      : arena_(arena),
+        build_{arena},
+        options_(options),
+        lane_(build_.var(program.next_var++, "lane")),
+        use_(program.body) {}
 
   const Stmt* stmt(const Stmt* s) {
     const For* loop = as<For>(s);
@@ -363,27 +394,28 @@ class Vectorization {
  private:
   const Stmt* vectorize(const For* loop) {
     auto widest = static_cast<i64>(std::bit_floor(static_cast<u64>(lanes_of(loop->body, options_))));
-    bool masks = options_.has_lane_masks && !find_annotation(loop->annotations, "horizontal");
+    Rest whole = options_.has_lane_masks ? Rest::Masked : Rest::Computed;
+    bool may_be_whole = !options_.is_device && !find_annotation(loop->annotations, "horizontal");
     for (i64 lanes = widest; lanes > 1; lanes /= 2) {
-      if (masks && lanes < 2 * loop->extent) {
-        if (const Stmt* out = in_vectors(loop, lanes, true)) return out;
+      if (may_be_whole && lanes < 2 * loop->extent) {
+        if (const Stmt* out = in_vectors(loop, lanes, whole)) return out;
       }
       if (lanes > loop->extent) continue;
-      if (const Stmt* out = in_vectors(loop, lanes, false)) return out;
+      if (const Stmt* out = in_vectors(loop, lanes, Rest::Narrower)) return out;
     }
     return build_.with_kind(loop, selects_register(loop) ? LoopKind::Unroll : LoopKind::Serial);
   }
 
   // Null if there is no such form.
-  const Stmt* in_vectors(const For* loop, i64 lanes, bool masks) {
-    VectorBody body(arena_, loop, lane_, ranges_, masks);
-    const Stmt* out = with_lanes(body, loop, lanes, masks);
+  const Stmt* in_vectors(const For* loop, i64 lanes, Rest of_rest) {
+    VectorBody body(arena_, loop, lane_, ranges_, use_, of_rest);
+    const Stmt* out = with_lanes(body, loop, lanes, of_rest);
     if (!body.has_form()) return nullptr;
     if (body.race() && !rejected_) rejected_ = body.race();
     return out;
   }
 
-  const Stmt* with_lanes(VectorBody& body, const For* loop, i64 lanes, bool masks) {
+  const Stmt* with_lanes(VectorBody& body, const For* loop, i64 lanes, Rest of_rest) {
     std::vector<Chunk> chunks;
     i64 full = loop->extent / lanes, done = 0;
     const Stmt* counted = nullptr;
@@ -399,7 +431,7 @@ class Vectorization {
     while (done < loop->extent) {
       auto rest = static_cast<u64>(loop->extent - done);
       bool fills_vectors = static_cast<i64>(rest) >= lanes || std::has_single_bit(rest);
-      if (!masks || fills_vectors) lanes = std::min(lanes, static_cast<i64>(std::bit_floor(rest)));
+      if (of_rest == Rest::Narrower || fills_vectors) lanes = std::min(lanes, static_cast<i64>(std::bit_floor(rest)));
       i64 active = std::min(lanes, static_cast<i64>(rest));
       chunks.push_back({build_.integer(done), static_cast<int>(lanes), static_cast<int>(active)});
       done += active;
@@ -411,6 +443,7 @@ class Vectorization {
   Build build_;
   const LoweringOptions& options_;
   const Var* lane_;
+  const RegisterUse use_;
   VarRanges ranges_;
   std::optional<Reject> rejected_;
 };

@@ -126,22 +126,29 @@ TEST(DraftModel, RowsThatDivideBeatRowsThatDoNot) {
   EXPECT_LT(tile_draft(use, {.rows = 5}), tile_draft(use, {.rows = 4}));
 }
 
-// The last of three tiles of 47 columns has 15: vectors of eight, four, two lanes and one.
+// The last of three tiles of 47 columns has 15: vectors of eight, four, two lanes and one where rows end behind them.
 TEST(DraftModel, ColumnsThatFillNoVectorCost) {
-  EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}),
-            tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}));
+  EXPECT_LT(1.1 * tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16, .pack = false}),
+            tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16, .pack = false}));
+}
+
+// Panels have all lanes, so that two vectors are added up, and only the results are stored in narrower ones.
+TEST(DraftModel, ColumnsOfPanelsFillVectors) {
+  EXPECT_NEAR(tile_draft("dense(M = 60, N = 47, K = 64)", {.rows = 6, .columns = 16}) /
+                  tile_draft("dense(M = 60, N = 48, K = 64)", {.rows = 6, .columns = 16}),
+              1, 0.05);
 }
 
 // 83 columns are two vectors of 16 and 16 + 2 + 1, or two where the last one leaves out lanes: as 96 columns.
 TEST(DraftModel, LanesThatAreLeftOutCostAVector) {
   FeatureTarget target{.vector_bits = 512, .vector_registers = 32};
-  auto columns = [&](i64 n) {
-    return tile_draft(cat("dense(M = 96, N = ", n, ", K = 256)"), {.rows = 8, .columns = 32}, target);
+  auto columns = [&](i64 n, bool pack) {
+    return tile_draft(cat("dense(M = 96, N = ", n, ", K = 256)"), {.rows = 8, .columns = 32, .pack = pack}, target);
   };
-  double narrower = columns(83);
+  double narrower = columns(83, false);
   target.has_lane_masks = true;
-  EXPECT_LT(1.1 * columns(83), narrower);
-  EXPECT_NEAR(columns(83) / columns(96), 1, 0.05);
+  EXPECT_LT(1.1 * columns(83, false), narrower);
+  EXPECT_NEAR(columns(83, true) / columns(96, true), 1, 0.05);
 }
 
 // Five steps in a loop of eight that is unrolled are five.
