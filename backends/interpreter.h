@@ -33,6 +33,7 @@ struct HostArray {
   // The element at the flat position, as a double (exact for all types but large i64); set rounds or wraps to the type.
   double get(i64 position) const;
   void set(i64 position, double value);
+  bool operator==(const HostArray&) const = default;  // by bytes: 0 is not -0
 };
 
 struct InterpretOptions {

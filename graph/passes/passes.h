@@ -6,6 +6,9 @@ namespace tw::graph {
 
 // Without nodes and constants that no output needs.
 Graph remove_unused(const Graph& graph);
+// Nodes with the same operator, arguments and operands, constants by their bytes, become one. Those that only move
+// elements stay until nobody reads them.
+Graph common_subexpressions(const Graph& graph);
 // Scales per channel behind a convolution, as of a batch normalisation, become part of its weights.
 Graph fold_scales(const Graph& graph);
 // Zeros around an image become the padding of the convolutions that read it.

@@ -5,8 +5,10 @@ namespace tw::graph {
 Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites, DType precision) {
   std::vector<const RewriteModule*> all = rewrites;
   all.push_back(&built_in_rewrites());
-  Graph simple = apply_rewrites(remove_unused(graph), all);
-  for (auto pass : {fold_scales, fold_pads, channels_last, join_rows}) simple = remove_unused(pass(simple));
+  // Before the rewritings, whose patterns name a value that occurs twice, and behind them, as they make equal nodes.
+  Graph simple = apply_rewrites(remove_unused(common_subexpressions(graph)), all);
+  for (auto pass : {common_subexpressions, fold_scales, fold_pads, channels_last, join_rows})
+    simple = remove_unused(pass(simple));
   return precision == DType::F32 ? simple : remove_unused(narrow_values(simple, precision));
 }
 

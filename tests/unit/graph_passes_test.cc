@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -71,6 +72,112 @@ std::vector<std::string> names_of(const FusedGraph& fused) {
   return names;
 }
 
+HostArray counted(const Ints& shape, double step) {
+  HostArray array = HostArray::zeros(DType::F32, shape);
+  for (i64 i = 0; i < array.elements(); ++i) array.set(i, 1 + step * static_cast<double>(i % 7));
+  return array;
+}
+
+// Every node and constant twice. Each twin reads either twin of what the node reads.
+Graph doubled(const Graph& graph, Rng rng) {
+  GraphBuilder builder("doubled");
+  std::vector<std::array<ValueId, 2>> twins(graph.values.size());
+  for (ValueId input : graph.inputs)
+    twins[input].fill(builder.input(graph.values[input].name, graph.values[input].type));
+  for (ValueId value = 0; value < graph.values.size(); ++value) {
+    for (ValueId& twin : twins[value]) {
+      if (graph.values[value].data) twin = builder.constant("c", HostArray(*graph.values[value].data));
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    for (std::size_t twin : {0u, 1u}) {
+      std::vector<ValueId> operands;
+      for (ValueId input : node.inputs) operands.push_back(twins[input][static_cast<std::size_t>(rng.below(2))]);
+      std::string error;
+      auto made = builder.add(node.op, node.arguments, operands, node.op, error);
+      EXPECT_TRUE(made) << error;
+      for (std::size_t i = 0; made && i < made->size(); ++i) twins[node.outputs[i]][twin] = (*made)[i];
+    }
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    for (std::size_t twin : {0u, 1u})
+      builder.output(twins[graph.outputs[i]][twin], cat(graph.output_names[i], twin == 0 ? "" : "_again"));
+  }
+  return builder.finish();
+}
+
+TEST(CommonSubexpressions, OfAGraphThatIsThereTwiceOneIsLeft) {
+  auto computing = [](const Graph& graph) {
+    return std::ranges::count_if(graph.nodes, [&](const Node& node) { return !form_of(graph, node).is_movement; });
+  };
+  test::Seeds seeds = test::seeds_from_environment(200);
+  for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
+    Graph graph = test::random_graph(Rng(static_cast<u64>(seed)));
+    Graph twice = doubled(graph, Rng(static_cast<u64>(seed), 2));
+    Graph once = remove_unused(common_subexpressions(twice));
+    std::string what = cat("TW_SEED=", seed, "\n", to_string(twice), "becomes\n", to_string(once));
+    EXPECT_EQ(computing(once), computing(remove_unused(common_subexpressions(graph)))) << what;
+    EXPECT_LE(once.nodes.size(), twice.nodes.size()) << what;
+    EXPECT_EQ(once.output_names, twice.output_names) << what;
+    std::vector<HostArray> inputs = test::random_arrays(graph, Rng(static_cast<u64>(seed), 1));
+    std::string error;
+    auto expected = evaluate(twice, inputs, error), found = evaluate(once, inputs, error);
+    ASSERT_TRUE(expected && found) << error;
+    EXPECT_TRUE(*expected == *found) << what;
+  }
+}
+
+TEST(CommonSubexpressions, DifferentConstantsAndArgumentsAreDifferent) {
+  Builder b;
+  ValueId x = b.input({4, 4}), first = b.constant({4, 4});
+  ValueId other = b.builder.constant("c", counted({4, 4}, 1));
+  std::vector<ValueId> made{b.add("matmul", {}, {x, first}),
+                            b.add("matmul", {}, {x, other}),
+                            b.add("matmul", {}, {x, b.constant({4, 4})}),
+                            b.add("matmul", {}, {first, x}),
+                            b.add("softmax", {{"axis", i64{0}}}, {x}),
+                            b.add("softmax", {{"axis", i64{1}}}, {x})};
+  for (std::size_t i = 0; i < made.size(); ++i) b.builder.output(made[i], cat("y", i));
+  Graph once = common_subexpressions(b.builder.finish());
+  EXPECT_EQ(once.nodes.size(), 5u) << to_string(once);
+  EXPECT_EQ(once.outputs[0], once.outputs[2]);
+}
+
+// Equal nodes behind equal movements become one; a movement that both products take in stays with each.
+TEST(CommonSubexpressions, MovementsStayWithTheirReaders) {
+  Builder b;
+  ValueId x = b.input({8, 4});
+  auto turned = [&] { return b.add("transpose", {{"order", Ints{1, 0}}}, {x}); };
+  ValueId sum = b.add("add", {}, {b.add("relu", {}, {turned()}), b.add("relu", {}, {turned()})});
+  b.builder.output(sum, "sum");
+  b.builder.output(b.add("matmul", {}, {turned(), b.constant({8, 16})}), "y");
+  Graph once = remove_unused(common_subexpressions(b.finish(b.add("matmul", {}, {turned(), b.constant({8, 3})}))));
+  EXPECT_EQ(names_of(fuse(once)),
+            (std::vector<std::string>{"transpose_relu_add", "transpose_matmul", "transpose_matmul"}))
+      << to_string(once);
+}
+
+// A normalisation whose difference is written twice is found all the same.
+TEST(CommonSubexpressions, ComeBeforeRewritings) {
+  Builder b;
+  Ints shape{6, 8};
+  ValueId x = b.input(shape);
+  auto number = [&](double value) {
+    HostArray array = HostArray::zeros(DType::F32, {});
+    array.set(0, value);
+    return b.builder.constant("n", std::move(array));
+  };
+  auto mean = [&](ValueId of) {
+    ValueId sums = b.add("reshape", {{"R", Ints{6, 1}}}, {b.add("reduce_sum", {{"axes", Ints{1}}}, {of})});
+    return b.spread(b.add("divide", {}, {sums, b.spread(number(8), {6, 1})}), shape);
+  };
+  auto centred = [&] { return b.add("subtract", {}, {x, mean(x)}); };
+  ValueId variance = mean(b.add("power", {}, {centred(), b.spread(number(2), shape)}));
+  ValueId deviation = b.add("square_root", {}, {b.add("add", {}, {variance, b.spread(number(1e-5), shape)})});
+  Graph simple = simplified(b.finish(b.add("divide", {}, {centred(), deviation})));
+  EXPECT_EQ(ops_of(simple), (std::vector<std::string>{"standardize"})) << to_string(simple);
+}
+
 TEST(FoldScales, ABatchNormalisationIsPartOfTheWeights) {
   Builder b;
   Ints shape{1, 8, 6, 6};
@@ -81,12 +188,6 @@ TEST(FoldScales, ABatchNormalisationIsPartOfTheWeights) {
   Graph folded = remove_unused(fold_scales(b.finish(b.add("relu", {}, {y}))));
   // All constants are zero, so nothing is left to add.
   EXPECT_EQ(ops_of(folded), (std::vector<std::string>{"conv", "relu"}));
-}
-
-HostArray counted(const Ints& shape, double step) {
-  HostArray array = HostArray::zeros(DType::F32, shape);
-  for (i64 i = 0; i < array.elements(); ++i) array.set(i, 1 + step * static_cast<double>(i % 7));
-  return array;
 }
 
 TEST(FoldScales, WhatWasAddedIsScaledToo) {
