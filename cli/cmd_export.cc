@@ -57,7 +57,8 @@ bool add_trace(const std::string& path, const std::string& text, const std::stri
                         .doc = export_doc(file->program.program),
                         .kernel = std::move(*kernel),
                         .target = target,
-                        .trace_file = text});
+                        .trace_file = text,
+                        .flops = count_flops(file->program.program)});
   return true;
 }
 

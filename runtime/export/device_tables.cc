@@ -115,7 +115,7 @@ boost::json::object device_task_entry(const ExportedTask& task, bool has_machine
       {"run", {{"buffers", export_arguments(manifest.run)}, {"launches", export_launches(manifest.run_launches)}}},
       {"prepack",
        {{"buffers", export_arguments(manifest.prepack)}, {"launches", export_launches(manifest.prepack_launches)}}}};
-  add_measurement(entry, task);
+  add_work(entry, task);
   if (!task.binary.bytes.empty())
     entry["binary"] = {
         {"file", cat("sources/", task.name, ".bin")}, {"device", task.binary.device}, {"driver", task.binary.driver}};

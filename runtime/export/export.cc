@@ -286,8 +286,7 @@ std::string export_manifest(const ExportPlan& plan) {
     const KernelManifest& manifest = task.kernel.manifest;
     std::string name = cat(plan.library, "_", task.name);
     boost::json::object entry{{"name", task.name}, {"doc", task.doc}, {"target", to_string(task.target)}};
-    add_measurement(entry, task);
-    if (task.flops > 0) entry["flops"] = task.flops;
+    add_work(entry, task);
     entry["run"] = {{"symbol", name + "_run"}, {"buffers", export_arguments(manifest.run)}};
     entry["prepack"] = nullptr;
     if (!manifest.prepack.empty())

@@ -150,10 +150,7 @@ class ModelText {
 
 std::string manifest_text(const ExportPlan& plan, const Target& target) {
   boost::json::array tasks;
-  for (const ExportedTask& task : plan.tasks) {
-    tasks.push_back(device_task_entry(task, target.kind == TargetKind::Cuda));
-    if (task.flops > 0) tasks.back().as_object()["flops"] = task.flops;
-  }
+  for (const ExportedTask& task : plan.tasks) tasks.push_back(device_task_entry(task, target.kind == TargetKind::Cuda));
   boost::json::object out{{"format", 1},
                           {"tracewright", TW_VERSION},
                           {"library", plan.library},

@@ -96,10 +96,12 @@ std::string embedded_file(std::string_view path) {
   return std::string(*text);
 }
 
-void add_measurement(boost::json::object& entry, const ExportedTask& task) {
+void add_work(boost::json::object& entry, const ExportedTask& task) {
+  if (task.flops > 0) entry["flops"] = task.flops;
   if (task.record == 0) return;
   entry["record"] = task.record;
   entry["microseconds"] = task.seconds * 1e6;
+  if (task.flops > 0 && task.seconds > 0) entry["gflops"] = task.flops / task.seconds * 1e-9;
 }
 
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments) {

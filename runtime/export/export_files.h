@@ -63,8 +63,8 @@ void make_libraries(const ExportPlan& plan, const std::vector<std::string>& obje
 
 // A source file that is built into the program, by its path in the tree.
 std::string embedded_file(std::string_view path);
-// Where a kernel was measured: the record and the time.
-void add_measurement(boost::json::object& entry, const ExportedTask& task);
+// The operations of a call of a kernel and, where it was measured, the record, the time and the speed.
+void add_work(boost::json::object& entry, const ExportedTask& task);
 boost::json::array export_arguments(const std::vector<KernelArgument>& arguments);
 boost::json::array export_launches(const std::vector<KernelLaunch>& launches);
 

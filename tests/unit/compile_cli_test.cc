@@ -130,7 +130,8 @@ TEST_F(CompileCommand, TuningAModelMakesRecordsThatCompileUses) {
     EXPECT_NE(made.err.find("1 of 1 kernels come from " + database), std::string::npos) << made.err;
     boost::json::object manifest = boost::json::parse(test::read_file(at("out/manifest.json"))).as_object();
     EXPECT_TRUE(std::ranges::any_of(manifest.at("tasks").as_array(), [](const boost::json::value& task) {
-      return task.as_object().contains("record") && task.at("record").is_number();
+      return task.as_object().contains("record") && task.at("record").is_number() &&
+             task.at("gflops").to_number<double>() > 0;
     })) << boost::json::serialize(manifest);
   }
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/json.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -141,6 +142,28 @@ TEST_F(Export, TheTracesBesideTheLibraryGiveTheSameCodeAgain) {
     auto hash = [](const std::string& text) { return text.substr(text.find("\"ir_hash\"")); };
     EXPECT_EQ(hash(from_trace.out), hash(from_database.out));
   }
+}
+
+// The records say one microsecond. A kernel from a trace file was measured nowhere.
+TEST_F(Export, TheManifestSaysOperationsAndWhereItIsKnownTheSpeed) {
+  auto tasks = [&](const std::string& library) {
+    return boost::json::parse(test::read_file(at(library + "/manifest.json"))).at("tasks").as_array();
+  };
+  ASSERT_EQ(export_library().code, 0);
+  boost::json::array measured = tasks("out");
+  ASSERT_EQ(measured.size(), 2u);
+  for (const boost::json::value& task : measured) {
+    double flops = task.at("flops").to_number<double>();
+    EXPECT_GE(flops, task.at("name") == "ffn" ? 2.0 * 24 * 36 * 40 : 32 * 64) << task;
+    EXPECT_NEAR(task.at("microseconds").to_number<double>(), 1, 1e-9);
+    EXPECT_NEAR(task.at("gflops").to_number<double>(), flops * 1e-3, flops * 1e-9) << task;
+  }
+  Finished unmeasured = test::tracewright({"export", "out/traces/ffn.tw", "--output", "of_trace", "--name", "lib"},
+                                          {.folder = folder.path()});
+  ASSERT_EQ(unmeasured.code, 0) << unmeasured.err;
+  boost::json::object task = tasks("of_trace")[0].as_object();
+  EXPECT_EQ(task.at("flops"), measured[0].at("flops"));
+  for (const char* key : {"record", "microseconds", "gflops"}) EXPECT_FALSE(task.contains(key)) << key;
 }
 
 // A macro that is defined twice is an error of the strict compiler here.
