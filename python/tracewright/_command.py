@@ -117,6 +117,12 @@ def shape_flags(shapes):
     return flags
 
 
+def rewrite_flags(rewrites):
+    """`--rewrites FILE` for each file: a path, a list of paths, or None."""
+    files = [rewrites] if isinstance(rewrites, (str, os.PathLike)) else rewrites or []
+    return [word for file in files for word in ("--rewrites", os.fspath(file))]
+
+
 @contextmanager
 def model_file(model):
     """A path to the model, which is a path, the bytes of an ONNX file, or an onnx.ModelProto."""

@@ -230,8 +230,7 @@ def compile(model, *, shapes=None, threads=None, target=None, database=None, rew
             words += ["--database", os.fspath(database)] if database else []
             words += ["--precision", precision] if precision else []
             words += ["--check"] if check else []
-            for file in [rewrites] if isinstance(rewrites, (str, os.PathLike)) else rewrites or []:
-                words += ["--rewrites", os.fspath(file)]
+            words += _command.rewrite_flags(rewrites)
             report = _command.run_json(words)
         return Model(folder, threads, temporary, report)
     except BaseException:

@@ -40,14 +40,16 @@ class TuneResult:
         return "\n".join(lines)
 
 
-def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, database=None, shapes=None, precision=None,
-         show=False):
+def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, target=None, database=None, shapes=None,
+         rewrites=None, precision=None, show=False):
     """Searches fast kernels for the tasks of a model (a path that ends in .onnx, bytes, an onnx.ModelProto) or of a task
     list (a path to YAML). Returns a TuneResult; everything measured is in the database, for `compile(database=...)`.
 
     seconds: limit of this run. trials: for each task, those of earlier runs included. threads: that one inference
-    uses, as in `compile`, since kernels are found by it. database: default is tuning.db, or what the list says.
-    shapes: of inputs that the model leaves open. precision: of its kernels, as in `compile`. show: print progress to standard error.
+    uses, as in `compile`, since kernels are found by it. target: a device, or a processor as "cpu -threads=2"; None = this
+    processor. database: default is tuning.db, or what the list says. shapes: of inputs that the model leaves open.
+    rewrites: files of rewritings of graphs, as in `compile`; of a list for its models. precision: of its kernels, as in
+    `compile`. show: print progress to standard error.
 
     Ctrl-C ends the search after the kernel at hand and raises KeyboardInterrupt. Raises Error where the command fails.
     """
@@ -55,21 +57,25 @@ def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, databas
     for name, given in _command.extents_of(shapes).items():
         if len(given) > 1:
             raise Error(f"`{name}`: tune takes one shape of an input; tune for each, with the same database")
-    if is_list and (threads or shapes or precision):
-        raise Error("threads, shapes and precision of a task list stand in the list: target: {kind: cpu, threads: 1}")
+    if is_list and (threads or target or shapes or precision):
+        raise Error("threads, target, shapes and precision of a task list stand in the list: "
+                    "target: {kind: cpu, threads: 1}")
+    if threads and target:
+        raise Error('threads are a part of the target: target="cpu -threads=2"')
     words = ["--seconds", str(seconds)] if seconds else []
     words += ["--trials", str(trials)] if trials else []
+    words += _command.rewrite_flags(rewrites)
     if is_list:
         return _run(os.fspath(model_or_task_list), words, database, show)
     with _command.model_file(model_or_task_list) as path, tempfile.TemporaryDirectory(prefix="tracewright-") as folder:
         file = Path(folder) / "model.yaml"
-        file.write_text(_list_of(path, threads, shapes, precision))
+        file.write_text(_list_of(path, threads, target, shapes, precision))
         return _run(str(file), words, database or "tuning.db", show)
 
 
-def _list_of(path, threads, shapes, precision):
+def _list_of(path, threads, target, shapes, precision):
     """A task list of the model alone. JSON is YAML."""
-    target = {"kind": "cpu", **({"threads": threads} if threads else {})}
+    target = target or {"kind": "cpu", **({"threads": threads} if threads else {})}
     task = {"name": "model", "model": os.path.abspath(path),
             **({"shapes": {name: given[0] for name, given in _command.extents_of(shapes).items()}} if shapes else {}),
             **({"precision": precision} if precision else {})}

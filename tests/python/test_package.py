@@ -2,6 +2,7 @@
 the package onnx, which makes the models."""
 import ast
 import inspect
+import json
 import os
 import re
 import signal
@@ -359,6 +360,27 @@ class Tune(Package):
         with self.assertRaises(tw.Error):
             tw.compile(proto, database=self.folder / "none.db")
 
+    def test_rewrites_and_a_target_are_those_of_compile(self):
+        proto, _ = two_layers()
+        own, database = self.folder / "own.tw", self.folder / "tuning.db"
+        own.write_text("rewrite halves(x: value) { relu(x) -> 0.5 * (x + absolute(x)) }\n")
+        tw.tune(proto, trials=4, target="cpu -threads=1", rewrites=own, database=database)
+
+        def are_tuned(rewrites):
+            manifest = json.loads((Path(tw.compile(proto, threads=1, database=database, rewrites=rewrites,
+                                                   output=self.folder / "out").folder) / "manifest.json").read_text())
+            return ["record" in task for task in manifest["tasks"]]
+
+        self.assertEqual(are_tuned([own]), [True, True])
+        self.assertIn(False, are_tuned(None))
+        own.write_text("rewrite off(x: value) { relu(x) -> x }\n")
+        with self.assertRaisesRegex(tw.Error, "`off` is not proved"):
+            tw.tune(proto, rewrites=own, database=database)
+        with self.assertRaisesRegex(tw.Error, "part of the target"):
+            tw.tune(proto, target="cpu -threads=1", threads=1, database=database)
+        with self.assertRaisesRegex(tw.Error, "target"):
+            tw.tune(proto, target="none", database=database)
+
     def test_a_task_list(self):
         file = self.folder / "tasks.yaml"
         file.write_text("version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
@@ -370,6 +392,8 @@ class Tune(Package):
             tw.tune(file)
         with self.assertRaisesRegex(tw.Error, "stand in the list"):
             tw.tune(file, threads=1)
+        with self.assertRaisesRegex(tw.Error, "stand in the list"):
+            tw.tune(file, target="opencl")
 
     def test_ctrl_c_keeps_what_was_measured(self):
         program = textwrap.dedent("""
