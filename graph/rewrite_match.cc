@@ -122,13 +122,11 @@ bool Matcher::match_operator(const Rewrite& rewrite, const OperatorCall& call, V
   State before = state;
   std::size_t depth = state.depth;
   state.depth += graph_.values[inner].type.shape != graph_.values[value].type.shape;
-  if (!match_operands(rewrite, call, *node, state)) {
+  if (!match_operands(rewrite, call, *node, node->inputs, state)) {
     if (!is_commutative(call.op)) return false;
     state = std::move(before);
-    OperatorCall swapped = call;
-    std::swap(swapped.operands[0], swapped.operands[1]);
     state.depth += graph_.values[inner].type.shape != graph_.values[value].type.shape;
-    if (!match_operands(rewrite, swapped, *node, state)) return false;
+    if (!match_operands(rewrite, call, *node, {node->inputs[1], node->inputs[0]}, state)) return false;
   }
   state.depth = depth;
   return note_missing(*node, state) && bring_back(inner, value, state);
@@ -138,7 +136,7 @@ bool Matcher::match_operator(const Rewrite& rewrite, const OperatorCall& call, V
 bool Matcher::note_missing(const Node& node, State& state) const {
   Ints missing;
   auto lacks_none = [&](ValueId input) { return state.missing.count(input) == 0 || state.missing[input].empty(); };
-  if (!form_of(graph_, node).is_elementwise && !std::ranges::all_of(node.inputs, lacks_none)) return false;
+  if (!is_elementwise(node) && !std::ranges::all_of(node.inputs, lacks_none)) return false;
   if (node.op.starts_with("reduce_")) {
     missing = *integers(node.arguments, "axes");
   } else {
@@ -170,10 +168,13 @@ bool Matcher::bring_back(ValueId inner, ValueId value, State& state) const {
   return with_leading_ones(kept, rank) == with_leading_ones(large, rank);
 }
 
-bool Matcher::match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const {
-  bool may_spread = form_of(graph_, node).is_elementwise;
-  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!match(rewrite, call.operands[i], node.inputs[i], may_spread, state)) return false;
+// In the order of the pattern, so that a name gets its value where the pattern says it first, whatever the order of
+// `inputs`, those of the node.
+bool Matcher::match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node,
+                             const std::vector<ValueId>& inputs, State& state) const {
+  bool may_spread = is_elementwise(node);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!match(rewrite, call.operands[i], inputs[i], may_spread, state)) return false;
   }
   return true;
 }
@@ -188,6 +189,12 @@ bool Matcher::match_attributes(const OperatorCall& call, const Node& node, State
     if (!list || !name || state.lists.emplace(name->name, *list).first->second != *list) return false;
   }
   return true;
+}
+
+bool Matcher::is_elementwise(const Node& node) const {
+  auto [known, is_new] = elementwise_.try_emplace(&node, false);
+  if (is_new) known->second = form_of(graph_, node).is_elementwise;
+  return known->second;
 }
 
 std::optional<double> Matcher::number_of(ValueId value) const {

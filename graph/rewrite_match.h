@@ -44,15 +44,18 @@ class Matcher {
   bool match_name(const Rewrite& rewrite, std::string_view name, ValueId value, bool may_spread, State& state) const;
   bool match_operator(const Rewrite& rewrite, const OperatorCall& call, ValueId value, bool may_spread,
                       State& state) const;
-  bool match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node, State& state) const;
+  bool match_operands(const Rewrite& rewrite, const OperatorCall& call, const Node& node,
+                      const std::vector<ValueId>& inputs, State& state) const;
   bool match_attributes(const OperatorCall& call, const Node& node, State& state) const;
   bool note_missing(const Node& node, State& state) const;
   bool bring_back(ValueId inner, ValueId value, State& state) const;
+  bool is_elementwise(const Node& node) const;
   std::optional<double> number_of(ValueId value) const;
   ValueId without_broadcast(ValueId value) const;
 
   const Graph& graph_;
   std::vector<const Node*> makers_;
+  mutable std::map<const Node*, bool> elementwise_;  // of nodes that were asked for, which many rewritings are
 };
 
 // Does the condition hold? In it the name of a value is its shape. The shapes are those of `graph`.

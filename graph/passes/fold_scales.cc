@@ -45,15 +45,16 @@ class FoldScales {
       std::size_t channels = static_cast<std::size_t>(graph_.values[node.outputs[0]].type.shape[1]);
       return Scaled{&node, std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
     }
-    bool is_product = node.op == "multiply";
+    bool is_quotient = node.op == "divide", is_product = is_quotient || node.op == "multiply";
     if (!is_product && node.op != "add" && node.op != "subtract") return std::nullopt;
-    for (std::size_t n = 0; n < (node.op == "subtract" ? 1u : 2u); ++n) {
+    for (std::size_t n = 0; n < (is_quotient || node.op == "subtract" ? 1u : 2u); ++n) {
       const std::optional<Scaled>& before = scaled_[node.inputs[n]];
       std::optional<std::vector<double>> numbers = per_channel(node.inputs[1 - n]);
       if (!before || !numbers || uses_[node.inputs[n]] != 1) continue;
+      if (is_quotient && std::ranges::count(*numbers, 0) > 0) continue;
       Scaled after = *before;
       for (std::size_t c = 0; c < numbers->size(); ++c) {
-        double number = (*numbers)[c];
+        double number = is_quotient ? 1 / (*numbers)[c] : (*numbers)[c];
         if (is_product) after.scale[c] *= number;
         after.shift[c] = is_product ? after.shift[c] * number : after.shift[c] + (node.op == "add" ? number : -number);
       }

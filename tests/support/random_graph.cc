@@ -304,7 +304,8 @@ class Maker {
   ValueId row_wise(ValueId x) {
     if (rank(x) == 0) return x;
     if (rng_.below(2) == 0) return make("softmax", {{"axis", rng_.below(rank(x))}}, {x});
-    return make("standardize", {{"first", rng_.below(rank(x))}}, {x, scalar(0.1)});
+    const char* op = rng_.below(2) == 0 ? "standardize" : "divide_by_rms";
+    return make(op, {{"first", rng_.below(rank(x))}}, {x, scalar(0.1)});
   }
   // x * sigmoid(x) and the like.
   ValueId made_of_itself(ValueId x) {

@@ -198,12 +198,24 @@ TEST(FoldScales, WhatWasAddedIsScaledToo) {
   y = b.add("add", {}, {y, b.spread(constant({3, 1, 1}, 0.5), shape)});
   y = b.add("multiply", {}, {y, b.spread(constant({3, 1, 1}, 0.25), shape)});
   y = b.add("subtract", {}, {y, b.spread(constant({3, 1, 1}, 0.75), shape)});
+  y = b.add("divide", {}, {y, b.spread(constant({3, 1, 1}, 0.4), shape)});
   Graph graph = b.finish(y), folded = fold_scales(graph);
   std::vector<std::string> ops = ops_of(folded);
-  EXPECT_EQ(std::ranges::count(ops, "multiply"), 0);
+  EXPECT_EQ(std::ranges::count(ops, "multiply") + std::ranges::count(ops, "divide"), 0);
   std::vector<HostArray> inputs{counted({1, 2, 4, 4}, 0.3)};
   std::string error;
   expect_same(*evaluate(graph, inputs, error), *evaluate(folded, inputs, error), to_string(folded));
+}
+
+// A constant over a convolution is no scale of it, and a channel over 0 is not finite.
+TEST(FoldScales, OtherQuotientsStay) {
+  Builder b;
+  Ints shape{1, 3, 4, 4};
+  auto conv = [&] { return b.conv(b.input({1, 2, 4, 4}), b.builder.constant("c", counted({3, 2, 3, 3}, 0.1))); };
+  b.builder.output(b.add("divide", {}, {b.spread(b.constant({3, 1, 1}), shape), conv()}), "over");
+  Graph folded = fold_scales(b.finish(b.add("divide", {}, {conv(), b.spread(b.constant({3, 1, 1}), shape)})));
+  std::vector<std::string> ops = ops_of(folded);
+  EXPECT_EQ(std::ranges::count(ops, "divide"), 2) << to_string(folded);
 }
 
 // What somebody else reads, too, must stay as it is.

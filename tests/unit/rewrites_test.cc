@@ -112,6 +112,68 @@ TEST(Rewrites, ADivisorThatIsNotTheLengthIsSomethingElse) {
   EXPECT_EQ(std::ranges::count(ops, "standardize"), 0) << join(ops, " ");
 }
 
+// x over the root of the mean of its squares, as exporters write it: by a quotient, a reciprocal, or 1 over the root,
+// which stands before or behind x.
+TEST(Rewrites, ANormalisationByTheRootMeanSquareIsFoundInItsParts) {
+  for (const std::string form : {"divide", "reciprocal", "one_over"}) {
+    for (bool is_first : {true, false}) {
+      Builder b;
+      Ints shape{6, 8}, rows{6, 1};
+      ValueId x = b.input(shape);
+      ValueId sums = b.add("reduce_sum", {{"axes", Ints{1}}}, {b.add("power", {}, {x, b.number(2, shape)})});
+      ValueId mean = b.add("divide", {}, {b.add("reshape", {{"R", rows}}, {sums}), b.number(8, rows)});
+      ValueId root = b.add("square_root", {}, {b.add("add", {}, {mean, b.number(1e-6, rows)})}), y = root;
+      if (form == "reciprocal") y = b.add("reciprocal", {}, {root});
+      if (form == "one_over") y = b.add("divide", {}, {b.number(1, rows), root});
+      y = b.spread(y, shape);
+      std::vector<ValueId> operands = is_first || form == "divide" ? std::vector{x, y} : std::vector{y, x};
+      y = b.add(form == "divide" ? "divide" : "multiply", {}, operands);
+      EXPECT_EQ(b.rewritten(y), (std::vector<std::string>{"divide_by_rms"})) << form << is_first;
+    }
+  }
+}
+
+// As PyTorch's exporters write GELU, and hard-swish before there was an operator for it.
+TEST(Rewrites, ActivationsHaveNoDivisionsByConstants) {
+  using Names = std::vector<std::string>;
+  Ints shape{4, 5};
+  {
+    Builder b;
+    ValueId x = b.input(shape);
+    ValueId erf = b.add("error_function", {}, {b.add("divide", {}, {x, b.number(1.4142135381698608, shape)})});
+    ValueId y = b.add("multiply", {}, {x, b.add("add", {}, {erf, b.number(1, shape)})});
+    EXPECT_EQ(b.rewritten(b.add("multiply", {}, {y, b.number(0.5, shape)})),
+              (Names{"multiply", "error_function", "add", "multiply", "multiply"}));
+  }
+  for (int form : {0, 1, 2}) {
+    Builder b;
+    ValueId x = b.input(shape), half = b.number(0.5, shape);
+    ValueId gate = b.add("add", {}, {b.number(1, shape), b.add("hyperbolic_tangent", {}, {x})});
+    auto times = [&](ValueId left, ValueId right) { return b.add("multiply", {}, {left, right}); };
+    ValueId y = form == 0   ? times(times(x, half), gate)
+                : form == 1 ? times(times(x, gate), half)
+                            : times(x, times(half, gate));
+    EXPECT_EQ(b.rewritten(y), (Names{"add", "logistic", "multiply"})) << form;
+  }
+  for (bool is_product_first : {true, false}) {
+    Builder b;
+    ValueId x = b.input(shape), six = b.number(6, shape);
+    ValueId y = b.add("clamp", {}, {b.add("add", {}, {x, b.number(3, shape)}), b.number(0, {}), b.number(6, {})});
+    if (is_product_first) y = b.add("divide", {}, {b.add("multiply", {}, {x, y}), six});
+    if (!is_product_first) y = b.add("multiply", {}, {x, b.add("divide", {}, {y, six})});
+    EXPECT_EQ(b.rewritten(y), (Names{"add", "clamp", "multiply", "multiply"})) << is_product_first;
+  }
+}
+
+// A product with 1 between a product of matrices and what follows would keep the two apart.
+TEST(Rewrites, WhatChangesNothingGoesAway) {
+  Builder b;
+  Ints shape{4, 16};
+  ValueId y = b.add("matmul", {}, {b.input({4, 8}), b.builder.constant("c", HostArray::zeros(DType::F32, {8, 16}))});
+  y = b.add("multiply", {}, {b.add("add", {}, {y, b.number(0, shape)}), b.number(1, shape)});
+  EXPECT_EQ(b.rewritten(b.add("relu", {}, {y})), (std::vector<std::string>{"matmul", "relu"}));
+}
+
 TEST(Rewrites, PowersBecomeProducts) {
   Builder b;
   ValueId x = b.input({4, 5});
