@@ -13,6 +13,8 @@ Graph common_subexpressions(const Graph& graph);
 Graph fold_scales(const Graph& graph);
 // Zeros around an image become the padding of the convolutions that read it.
 Graph fold_pads(const Graph& graph);
+// Two transpositions with only element-wise nodes between them, which nobody else reads, are one or none.
+Graph join_transposes(const Graph& graph);
 // A product of many rows with one matrix is one product, however many dimensions the rows have.
 Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.

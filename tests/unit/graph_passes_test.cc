@@ -229,6 +229,85 @@ TEST(FoldScales, AConvolutionWithAnotherReaderKeepsItsWeights) {
   EXPECT_EQ(std::ranges::count(ops, "multiply"), 1);
 }
 
+i64 transposes_in(const Graph& graph) { return std::ranges::count(ops_of(graph), std::string("transpose")); }
+
+// x in the order of images, what is done to it in that of a network with the channels last, and back.
+TEST(JoinTransposes, WithElementwiseNodesBetweenThemTheyVanish) {
+  Builder b;
+  Ints first{1, 4, 6, 6}, last{1, 6, 6, 4};
+  ValueId x = b.add("transpose", {{"order", Ints{0, 2, 3, 1}}}, {b.input(first)});
+  ValueId y = b.add("add", {}, {x, b.spread(b.builder.constant("c", counted({4}, 0.5)), last)});
+  y = b.add("multiply", {}, {y, b.add("logistic", {}, {y})});
+  y = b.add("subtract", {}, {y, b.builder.constant("c", counted(last, 0.25))});
+  y = b.add("transpose", {{"order", Ints{0, 3, 1, 2}}}, {y});
+  Graph graph = b.finish(b.conv(y, b.builder.constant("c", counted({8, 4, 3, 3}, 0.1))));
+  Graph joined = remove_unused(join_transposes(graph));
+  auto is_of_input = [&](const Node& node) { return node.op == "transpose" && !joined.values[node.inputs[0]].data; };
+  EXPECT_EQ(std::ranges::count_if(joined.nodes, is_of_input), 0) << to_string(joined);
+  std::vector<HostArray> inputs{counted(first, 0.3)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), *evaluate(joined, inputs, error), to_string(joined));
+}
+
+TEST(JoinTransposes, TwoBecomeOne) {
+  Builder b;
+  ValueId x = b.add("transpose", {{"order", Ints{1, 2, 0}}}, {b.input({2, 3, 4})});
+  Graph graph = b.finish(b.add("transpose", {{"order", Ints{0, 2, 1}}}, {b.add("relu", {}, {x})}));
+  Graph joined = remove_unused(join_transposes(graph));
+  EXPECT_EQ(ops_of(joined), (std::vector<std::string>{"relu", "transpose"})) << to_string(joined);
+  std::vector<HostArray> inputs{counted({2, 3, 4}, 0.3)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), *evaluate(joined, inputs, error), to_string(joined));
+}
+
+// What another node reads in the order between them would be computed twice.
+TEST(JoinTransposes, WhatOthersReadStays) {
+  Builder b;
+  auto turned = [&](ValueId value) { return b.add("transpose", {{"order", Ints{1, 0}}}, {value}); };
+  ValueId y = b.add("relu", {}, {turned(b.input({4, 6}))});
+  b.builder.output(b.add("softmax", {{"axis", i64{1}}}, {y}), "rows");
+  Graph graph = b.finish(turned(y));
+  EXPECT_EQ(ops_of(remove_unused(join_transposes(graph))), ops_of(graph));
+}
+
+// Chains of transpositions and element-wise nodes that read each other, repeated rows and constants.
+TEST(JoinTransposes, OfRandomChainsThereAreNeverMore) {
+  const std::vector<Ints> orders = {{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  test::Seeds seeds = test::seeds_from_environment(200);
+  for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
+    Rng rng(static_cast<u64>(seed));
+    Builder b;
+    std::vector<ValueId> values{b.input({2, 3, 4})};
+    for (int step = 0; step < 8; ++step) {
+      ValueId x =
+          values[static_cast<std::size_t>(std::max(rng.below(std::ssize(values)), rng.below(std::ssize(values))))];
+      Ints shape = b.builder.type(x).shape;
+      std::vector<ValueId> alike{b.spread(b.builder.constant("c", counted({shape[2]}, 0.5)), shape)};
+      for (ValueId value : values) {
+        if (b.builder.type(value).shape == shape) alike.push_back(value);
+      }
+      ValueId other = alike[static_cast<std::size_t>(rng.below(std::ssize(alike)))];
+      switch (rng.below(4)) {
+        case 0:
+          values.push_back(b.add("hyperbolic_tangent", {}, {x}));
+          break;
+        case 1:
+          values.push_back(b.add("subtract", {}, {x, other}));
+          break;
+        default:
+          values.push_back(b.add("transpose", {{"order", orders[static_cast<std::size_t>(rng.below(5))]}}, {x}));
+      }
+    }
+    Graph graph = remove_unused(b.finish(values.back())), joined = remove_unused(join_transposes(graph));
+    std::vector<HostArray> inputs = test::random_arrays(graph, Rng(static_cast<u64>(seed), 1));
+    std::string what = cat("TW_SEED=", seed, "\n", to_string(graph), "becomes\n", to_string(joined)), error;
+    auto expected = evaluate(graph, inputs, error), found = evaluate(joined, inputs, error);
+    ASSERT_TRUE(expected && found) << error;
+    expect_same(*expected, *found, what);
+    EXPECT_LE(transposes_in(joined), transposes_in(graph)) << what;
+  }
+}
+
 TEST(ChannelsLast, OnlyTheEndsAreTransposed) {
   Builder b;
   ValueId x = b.input({1, 4, 6, 6}), first = b.conv(x, b.constant({8, 4, 3, 3}));
