@@ -260,6 +260,23 @@ TEST(JoinTransposes, TwoBecomeOne) {
   expect_same(*evaluate(graph, inputs, error), *evaluate(joined, inputs, error), to_string(joined));
 }
 
+// As exporters write it, with transpositions around every convolution.
+TEST(JoinTransposes, ANetworkWithItsChannelsLastHasNone) {
+  Builder b;
+  Ints last{1, 6, 6, 4}, to_first{0, 3, 1, 2}, to_last{0, 2, 3, 1};
+  auto conv = [&](ValueId x) {
+    ValueId made =
+        b.conv(b.add("transpose", {{"order", to_first}}, {x}), b.builder.constant("c", counted({4, 4, 3, 3}, 0.1)));
+    return b.add("transpose", {{"order", to_last}}, {made});
+  };
+  ValueId y = b.add("add", {}, {conv(b.input(last)), b.spread(b.builder.constant("c", counted({4}, 0.5)), last)});
+  Graph graph = b.finish(conv(b.add("relu", {}, {y}))), simple = simplified(graph);
+  EXPECT_EQ(names_of(fuse(simple)), (std::vector<std::string>{"conv_last_add_relu", "conv_last"})) << to_string(simple);
+  std::vector<HostArray> inputs{counted(last, 0.3)};
+  std::string error;
+  expect_same(*evaluate(graph, inputs, error), *evaluate(simple, inputs, error), to_string(simple));
+}
+
 // What another node reads in the order between them would be computed twice.
 TEST(JoinTransposes, WhatOthersReadStays) {
   Builder b;
