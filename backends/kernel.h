@@ -24,7 +24,9 @@ struct KernelArgument {
   DType dtype = DType::F32;
   std::vector<i64> shape;  // row-major, dense
   i64 bytes = 0;
-  IndexRange indices = {};  // of a reference: values with which it reads nothing out of bounds
+  // Of a reference: values with which it reads nothing out of bounds. Of an input of a model: those that random
+  // integers are drawn from.
+  IndexRange indices = {};
 };
 
 // Shared memory that a CUDA kernel may declare without asking for more at its launch; of all architectures.

@@ -9,6 +9,7 @@
 #include "cli/devices.h"
 #include "cli/interrupt.h"
 #include "dsl/base/text.h"
+#include "graph/input_ranges.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_functions.h"
 #include "runtime/export/model_library.h"
@@ -33,7 +34,7 @@ class EntryCheck {
 
   int run() {
     std::optional<std::vector<HostArray>> inputs =
-        fill_inputs(tensors_of(model_.imported, model_.imported.inputs), choices_.inputs, choices_.seed);
+        fill_inputs(graph::input_arguments(model_.imported), choices_.inputs, choices_.seed);
     if (!inputs) return Usage;
     inputs_ = std::move(*inputs);
     std::string error;

@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "dsl/base/clock.h"
 #include "dsl/base/text.h"
+#include "graph/input_ranges.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_entries.h"
 
@@ -87,7 +88,7 @@ std::optional<CheckChoices> choices_of_check(const Options& options, const std::
   if (!options.check) return say("--input is for --check"), std::nullopt;
   if (models.size() > 1)
     return say("--input is for a library of one entry; others are checked on random inputs"), std::nullopt;
-  Tensors inputs = tensors_of(models[0].imported, models[0].imported.inputs);
+  Tensors inputs = graph::input_arguments(models[0].imported);
   std::optional<std::vector<InputFile>> files = read_input_files(options.inputs, inputs);
   if (!files || !fill_inputs(inputs, *files, options.choices.seed)) return std::nullopt;
   out.inputs = std::move(*files);

@@ -18,6 +18,7 @@
 #include "cli/open_graph.h"
 #include "dsl/base/temporary_folder.h"
 #include "dsl/base/text.h"
+#include "graph/input_ranges.h"
 #include "runtime/console/output.h"
 #include "runtime/export/model_library.h"
 #include "runtime/lists/npy.h"
@@ -201,9 +202,7 @@ int run_onnx(Options options) {
   std::optional<OpenedModel> model = open_to_compile(options.choices);
   if (!model) return Usage;
   const graph::Graph& graph = model->imported;
-  Tensors outputs = tensors_of(graph, graph.outputs);
-  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].name = graph.output_names[i];
-  Tensors inputs = tensors_of(graph, graph.inputs);
+  Tensors outputs = outputs_of(graph), inputs = graph::input_arguments(graph);
   std::optional<std::vector<InputFile>> files = read_input_files(options.inputs, inputs);
   std::optional<Data> data = files ? open_data(options, inputs, outputs, std::move(*files)) : std::nullopt;
   if (!data) return Usage;

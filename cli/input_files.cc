@@ -8,11 +8,11 @@
 
 namespace tw::cli {
 
-Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values) {
+Tensors outputs_of(const graph::Graph& graph) {
   Tensors tensors;
-  for (graph::ValueId id : values) {
-    const graph::Value& value = graph.values[id];
-    tensors.push_back({.name = value.name, .dtype = value.type.dtype, .shape = value.type.shape});
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const OperandType& type = graph.values[graph.outputs[i]].type;
+    tensors.push_back({.name = graph.output_names[i], .dtype = type.dtype, .shape = type.shape});
   }
   return tensors;
 }

@@ -11,8 +11,8 @@
 namespace tw::cli {
 
 using Tensors = std::vector<KernelArgument>;
-// Names, types and shapes of values, as those of a library.
-Tensors tensors_of(const graph::Graph& graph, const std::vector<graph::ValueId>& values);
+// Names, types and shapes, as those of a library.
+Tensors outputs_of(const graph::Graph& graph);
 
 // "x=x.npy" or, for the first one, "x.npy".
 std::pair<std::string, std::string> named_file(const std::string& text, const Tensors& tensors);

@@ -17,6 +17,7 @@
 #include "dsl/base/clock.h"
 #include "dsl/base/files.h"
 #include "dsl/base/forked.h"
+#include "dsl/base/rng.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/limits.h"
 #include "runtime/export/loaded_model.h"
@@ -43,6 +44,8 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
     tensor.bytes = entry.at("bytes").to_number<i64>();
     if (tensor.bytes != elements * bytes_of(tensor.dtype))
       throw std::runtime_error("bytes that are not those of the shape");
+    if (const boost::json::value* values = entry.as_object().if_contains("values"))
+      tensor.indices = {values->at(0).to_number<i64>(), values->at(1).to_number<i64>()};
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -289,6 +292,18 @@ std::optional<std::string> text_of_child(const std::function<int(std::string&)>&
   return std::move(answer.text);
 }
 
+// Uniform but for one in eight, which is an end of the range: there kernels are wrong first.
+void draw_integers(Rng& rng, IndexRange range, HostArray& array) {
+  if (range.below <= range.lowest) range = {0, 2};  // which both masks and indices may be
+  for (i64 i = 0; i < array.elements(); ++i) {
+    i64 end = rng.below(16);
+    i64 value = end == 0   ? range.lowest
+                : end == 1 ? range.below - 1
+                           : range.lowest + rng.below(range.below - range.lowest);
+    array.set(i, static_cast<double>(value));
+  }
+}
+
 // The tensor whose bytes stand at a place of a text; the place is then behind them.
 HostArray array_of(const KernelArgument& tensor, const std::string& text, std::size_t& at) {
   HostArray array = HostArray::zeros(tensor.dtype, tensor.shape);
@@ -323,8 +338,11 @@ std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, 
   std::vector<HostArray> arrays;
   for (const KernelArgument& input : inputs) {
     HostArray array = HostArray::zeros(input.dtype, input.shape);
-    fill_input(seed, input.name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
-    for (i64 i = 0; !is_float(array.dtype) && i < array.elements(); ++i) array.set(i, array.get(i) > 0 ? 1 : 0);
+    Rng rng(seed, arrays.size());
+    if (is_float(array.dtype))
+      fill_input(seed, input.name, 0, array.dtype, array.elements(), reinterpret_cast<char*>(array.bytes.data()));
+    else
+      draw_integers(rng, input.indices, array);
     arrays.push_back(std::move(array));
   }
   return arrays;

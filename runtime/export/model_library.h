@@ -31,7 +31,8 @@ std::optional<std::vector<ModelLibrary>> open_entries(const std::string& folder,
 // The first one.
 std::optional<ModelLibrary> open_model(const std::string& folder, std::string& error);
 
-// Random data for each input: floats as measurements have them, integers 0 and 1, which both masks and indices may be.
+// Random data for each input: floats as measurements have them, integers from the range that is stated for the input,
+// its ends more often than others; 0 and 1 where none is stated, as in manifests of older versions.
 std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, u64 seed);
 
 // What a run takes on a device, by its clock, with inputs and outputs there; medians.

@@ -185,6 +185,16 @@ std::string steps_definition(const ExportPlan& plan, const ModelEntry& entry, st
   return out + "  (void)m, (void)w, (void)s;\n  return code;\n}\n";
 }
 
+// With the values that random integers are drawn from.
+boost::json::array export_inputs(const ModelEntry& entry) {
+  boost::json::array out = export_arguments(entry.inputs);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const IndexRange& values = entry.inputs[i].indices;
+    if (values != IndexRange()) out[i].as_object()["values"] = {values.lowest, values.below};
+  }
+  return out;
+}
+
 boost::json::object entry_manifest(const ExportPlan& plan, const ModelEntry& entry) {
   boost::json::array steps;
   std::map<i64, i64> pieces;  // of the weights: from, bytes
@@ -208,7 +218,7 @@ boost::json::object entry_manifest(const ExportPlan& plan, const ModelEntry& ent
   return {{"memory_bytes", entry.memory_bytes},
           {"least_memory_bytes", entry.least_memory_bytes},
           {"read_weight_bytes", read},
-          {"inputs", export_arguments(entry.inputs)},
+          {"inputs", export_inputs(entry)},
           {"outputs", export_arguments(entry.outputs)},
           {"steps", steps}};
 }

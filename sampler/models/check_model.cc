@@ -7,6 +7,7 @@
 #include "backends/backend.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/widen.h"
+#include "graph/input_ranges.h"
 #include "runtime/export/model_library.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
@@ -86,12 +87,7 @@ class ReferenceRunner {
 }  // namespace
 
 std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
-  std::vector<KernelArgument> inputs;
-  for (graph::ValueId input : graph.inputs) {
-    const graph::Value& value = graph.values[input];
-    inputs.push_back({.name = value.name, .dtype = value.type.dtype, .shape = value.type.shape});
-  }
-  return random_inputs(inputs, seed);
+  return random_inputs(graph::input_arguments(graph), seed);
 }
 
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,

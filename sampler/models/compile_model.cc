@@ -5,6 +5,7 @@
 #include <map>
 
 #include "dsl/base/text.h"
+#include "graph/input_ranges.h"
 #include "runtime/export/export_device_model.h"
 #include "runtime/measure/aligned_bytes.h"
 #include "runtime/measure/object_loader.h"
@@ -109,10 +110,11 @@ class Planner {
         weights_(graph_, fused_, file, packings) {}
 
   std::optional<ModelEntry> run(std::string& error) {
-    for (ValueId input : graph_.inputs) plan_.inputs.push_back(argument(input, ArgumentRole::Input));
+    plan_.inputs = graph::input_arguments(graph_);
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      plan_.outputs.push_back(argument(graph_.outputs[i], ArgumentRole::Output));
-      plan_.outputs.back().name = graph_.output_names[i];
+      const OperandType& type = graph_.values[graph_.outputs[i]].type;
+      plan_.outputs.push_back(
+          {graph_.output_names[i], ArgumentRole::Output, type.dtype, type.shape, graph::bytes_of(type)});
     }
     place_ends();
     place_memory();
@@ -128,11 +130,6 @@ class Planner {
   }
 
  private:
-  KernelArgument argument(ValueId value, ArgumentRole role) const {
-    const graph::Value& of = graph_.values[value];
-    return {of.name, role, of.type.dtype, of.type.shape, graph::bytes_of(of.type)};
-  }
-
   // Inputs are where the caller has them; so are outputs that a group makes.
   void place_ends() {
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)

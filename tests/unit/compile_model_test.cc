@@ -102,6 +102,21 @@ TEST(CompileModel, EveryFunctionHasAKernelOnAvx2) {
   }
 }
 
+// What `compile --check` compares on.
+TEST(CompileModel, RandomIntegersFindAKernelThatIsWrongForNegativesOnly) {
+  Builder right, wrong;
+  ValueId x = right.input({40}, DType::I8), y = wrong.input({40}, DType::I8);
+  Graph graph = right.finish(right.add("add", {}, {x, x}));
+  y = wrong.add("absolute", {}, {y});
+  ExportPlan plan = compiled(graph), other = compiled(wrong.finish(wrong.add("add", {}, {y, y})));
+  std::vector<HostArray> inputs = random_inputs(graph, 1);
+  std::string error;
+  auto expected = reference_outputs(graph, inputs, error);
+  ASSERT_TRUE(expected) << error;
+  EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs)));
+  EXPECT_FALSE(are_same(*expected, outputs_of(other, inputs)));
+}
+
 // x, W, W: layers of one shape with different weights.
 struct Layers {
   Graph graph;

@@ -1,0 +1,150 @@
+#include "graph/input_ranges.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string_view>
+
+namespace tw::graph {
+namespace {
+
+constexpr i64 kAnywhere = std::numeric_limits<i64>::max();
+constexpr double kLargeFactor = 1000;
+
+// What becomes of a value, in all places where it is read.
+struct Uses {
+  i64 places = kAnywhere;   // the least extent that it looks up
+  bool is_shifted = false;  // an index is computed of it, or it is multiplied by a large factor
+  bool is_number = false;   // something is computed of it
+  bool is_float = false;    // it becomes one
+
+  bool decides_place() const { return places != kAnywhere || is_shifted; }
+  void join(const Uses& other) {
+    places = std::min(places, other.places);
+    is_shifted |= other.is_shifted;
+    is_number |= other.is_number;
+    is_float |= other.is_float;
+  }
+};
+
+// Operators whose first results are elements of their operands, indices apart.
+bool is_move(std::string_view op) {
+  static const std::set<std::string_view> moves = {
+      "copy",         "cast",       "broadcast",        "transpose", "reshape",          "slice",         "pad",
+      "pad_edge",     "concat",     "gather",           "gather_nd", "gather_elements",  "pad_mirrored",  "clamp",
+      "pad_repeated", "scatter_nd", "scatter_elements", "where",     "reverse_sequence", "scatter_along", "minimum",
+      "maximum",      "top_k"};
+  return moves.contains(op);
+}
+
+// Results are places in an operand, whatever it holds.
+bool is_search(std::string_view op) { return op == "argmax" || op == "argmin" || op == "hardmax"; }
+
+i64 argument(const Node& node, std::string_view name) {
+  auto at = std::ranges::find(node.arguments, name, &WorkloadArgument::name);
+  const i64* value = at == node.arguments.end() ? nullptr : std::get_if<i64>(&at->value);
+  return value ? *value : 0;
+}
+
+class InputRanges {
+ public:
+  explicit InputRanges(const Graph& graph) : graph_(graph), makers_(makers_of(graph)), uses_(graph.values.size()) {}
+
+  std::vector<IndexRange> run() {
+    for (ValueId output : graph_.outputs) uses_[output].is_number = true;
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      for (std::size_t i = 0; i < node->inputs.size(); ++i) uses_[node->inputs[i]].join(uses_by(*node, i));
+    }
+    std::vector<IndexRange> ranges;
+    for (ValueId input : graph_.inputs) ranges.push_back(range_of(type(input).dtype, uses_[input]));
+    return ranges;
+  }
+
+ private:
+  const OperandType& type(ValueId value) const { return graph_.values[value].type; }
+  const std::vector<i64>& shape(const Node& node, std::size_t operand) const {
+    return type(node.inputs[operand]).shape;
+  }
+
+  static IndexRange range_of(DType dtype, const Uses& uses) {
+    if (is_float(dtype)) return {};
+    i64 most = dtype == DType::I8 ? 127 : dtype == DType::U8 ? 255 : kAnywhere - 1;
+    if (uses.places != kAnywhere && !uses.is_shifted) return {0, std::clamp<i64>(uses.places, 1, most + 1)};
+    if (dtype == DType::Bool || uses.is_shifted || !uses.is_number) return {0, uses.places == 1 ? 1 : 2};
+    if (dtype == DType::I8 || dtype == DType::U8) return {dtype == DType::I8 ? -128 : 0, most + 1};
+    return uses.is_float ? IndexRange{-8, 8} : IndexRange{-100, 101};
+  }
+
+  // Of an operand that is an index; kAnywhere for others.
+  i64 places_of(const Node& node, std::size_t operand) const {
+    if (operand == 0) return node.op == "one_hot" ? argument(node, "depth") : kAnywhere;
+    auto axis = static_cast<std::size_t>(argument(node, "axis"));
+    if (node.op == "scatter_along") return operand == 2 ? shape(node, 0)[axis] - shape(node, 1)[axis] + 1 : kAnywhere;
+    if (operand != 1) return kAnywhere;
+    if (node.op == "gather_nd" || node.op.starts_with("scatter_nd")) return least_place(node);
+    if (node.op == "gather" || node.op == "gather_elements" || node.op.starts_with("scatter_elements"))
+      return shape(node, 0)[axis];
+    return node.op == "reverse_sequence" ? shape(node, 0)[static_cast<std::size_t>(argument(node, "time"))] + 1
+                                         : kAnywhere;
+  }
+
+  // Of indices that have several positions, one for each of these dimensions.
+  i64 least_place(const Node& node) const {
+    const std::vector<i64>& extents = shape(node, 0);
+    i64 first = argument(node, "batch"), least = kAnywhere;
+    for (i64 d = first; d < first + shape(node, 1).back(); ++d)
+      least = std::min(least, extents[static_cast<std::size_t>(d)]);
+    return least;
+  }
+
+  Uses uses_by(const Node& node, std::size_t operand) const {
+    if (i64 places = places_of(node, operand); places != kAnywhere) return {.places = places};
+    if (node.op == "equal" || node.op == "cast_to_bool" || type(node.inputs[operand]).dtype == DType::Bool) return {};
+    Uses of_result = uses_[node.outputs[0]];
+    of_result.is_float |= is_float(type(node.outputs[0]).dtype);
+    if (is_move(node.op)) return of_result;
+    bool is_place = !is_search(node.op) &&
+                    std::ranges::any_of(node.outputs, [&](ValueId output) { return uses_[output].decides_place(); });
+    return {
+        .is_shifted = is_place || has_large_factor(node, operand), .is_number = true, .is_float = of_result.is_float};
+  }
+
+  bool has_large_factor(const Node& node, std::size_t operand) const {
+    if (node.op != "multiply") return false;
+    const HostArray* factor = constant_behind(node.inputs[1 - operand]);
+    for (i64 i = 0; factor && i < factor->elements(); ++i) {
+      if (!(std::abs(factor->get(i)) < kLargeFactor)) return true;
+    }
+    return false;
+  }
+
+  // The constant whose elements these are; null if there is none.
+  const HostArray* constant_behind(ValueId value) const {
+    for (const Node* node = makers_[value]; node && node->inputs.size() == 1 && is_move(node->op);
+         node = makers_[value])
+      value = node->inputs[0];
+    return graph_.values[value].data.get();
+  }
+
+  const Graph& graph_;
+  const std::vector<const Node*> makers_;
+  std::vector<Uses> uses_;
+};
+
+}  // namespace
+
+std::vector<IndexRange> input_ranges(const Graph& graph) { return InputRanges(graph).run(); }
+
+std::vector<KernelArgument> input_arguments(const Graph& graph) {
+  std::vector<KernelArgument> arguments;
+  std::vector<IndexRange> ranges = input_ranges(graph);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const Value& value = graph.values[graph.inputs[i]];
+    arguments.push_back(
+        {value.name, ArgumentRole::Input, value.type.dtype, value.type.shape, bytes_of(value.type), ranges[i]});
+  }
+  return arguments;
+}
+
+}  // namespace tw::graph
