@@ -32,10 +32,7 @@ class ModelImport {
   std::variant<Graph, ImportProblems> run() {
     opset();
     if (problems_.empty()) names();
-    if (problems_.empty()) data(model_.graph());
-    if (problems_.empty()) inputs();
-    if (problems_.empty()) nodes(model_.graph().node());
-    if (problems_.empty()) outputs();
+    if (problems_.empty()) graph();
     if (!problems_.empty()) return ImportProblems{std::move(problems_)};
     return builder_.finish();
   }
@@ -45,13 +42,34 @@ class ModelImport {
     if (problems_.size() < kMostProblems) problems_.push_back(std::move(line));
   }
 
-  void opset() {
-    for (const proto::OperatorSetIdProto& set : model_.opset_import()) {
-      if (set.domain().empty() || set.domain() == "ai.onnx") opset_ = set.version();
+  // What the list says of ONNX's own operators; `otherwise` if it says nothing.
+  static i64 version_of(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto>& list, i64 otherwise) {
+    for (const proto::OperatorSetIdProto& set : list) {
+      if (set.domain().empty() || set.domain() == "ai.onnx") otherwise = set.version();
     }
-    if (opset_ < kOldestOpset || opset_ > kNewestOpset)
-      problem(cat("its opset is ", opset_, "; ", kOldestOpset, " to ", kNewestOpset, " are known"));
+    return otherwise;
   }
+
+  static std::string why_not_opset(i64 opset) {
+    if (opset >= kOldestOpset && opset <= kNewestOpset) return "";
+    return cat("its opset is ", opset, "; ", kOldestOpset, " to ", kNewestOpset, " are known");
+  }
+
+  void opset() {
+    opset_ = version_of(model_.opset_import(), 0);
+    if (std::string why = why_not_opset(opset_); !why.empty()) problem(why);
+  }
+
+  // All of it, so that an open dimension hides no operator that is not supported.
+  void graph() {
+    data(model_.graph());
+    inputs();
+    nodes(model_.graph().node());
+    outputs();
+  }
+
+  // For messages.
+  std::string described(const proto::NodeProto& node) const { return cat(describe(node), place_); }
 
   void names() {
     for (std::string& line : hidden_functions(model_)) problem(std::move(line));
@@ -120,12 +138,12 @@ class ModelImport {
     auto converter = converters().find(node.op_type());
     bool is_own = node.domain().empty() || node.domain() == "ai.onnx", is_branch = is_own && node.op_type() == "If";
     if (!function && !is_own)
-      problem(cat(describe(node), ": operators of `", node.domain(), "` are not supported"));
+      problem(cat(described(node), ": operators of `", node.domain(), "` are not supported"));
     else if (!function && !is_branch && converter == converters().end())
       refuse(node);
     else if (!is_known && problems_.empty())
-      problem(cat(describe(node), ": nothing makes its input `", *unknown, "`"));
-    else if (is_known && function)
+      problem(cat(described(node), ": nothing makes its input `", *unknown, "`"));
+    else if (function)
       call(node, *function);
     else if (is_known && is_branch)
       branch(node);
@@ -136,18 +154,21 @@ class ModelImport {
   void refuse(const proto::NodeProto& node) {
     auto reason = refusals().find(node.op_type());
     std::string why = reason == refusals().end() ? "" : cat(": ", reason->second);
-    problem(cat(describe(node), ": this operator is not supported", why));
+    problem(cat(described(node), ": this operator is not supported", why));
   }
 
-  // The nodes of a function in place of its call; they see its operands and attributes only.
+  // The nodes of a function in place of its call; they see its operands and attributes only. Operands may be unknown
+  // after a problem.
   void call(const proto::NodeProto& node, const proto::FunctionProto& function) {
+    i64 own = version_of(function.opset_import(), opset_);
+    if (std::string why = why_not_opset(own); !why.empty())
+      return problem(cat(described(node), ": its function: ", why));
     std::map<std::string, ValueId> outside = std::exchange(values_, {});
-    i64 opset = opset_;
-    for (const proto::OperatorSetIdProto& set : function.opset_import()) {
-      if (set.domain().empty() || set.domain() == "ai.onnx") opset_ = set.version();
-    }
+    i64 opset = std::exchange(opset_, own);
+    std::string place = std::exchange(place_, cat(" of function `", function.name(), "`"));
     for (int i = 0; i < std::min(function.input_size(), node.input_size()); ++i) {
-      if (!node.input(i).empty()) values_[function.input(i)] = outside.at(node.input(i));
+      auto given = outside.find(node.input(i));
+      if (given != outside.end()) values_[function.input(i)] = given->second;
     }
     nodes(function_body(function, node));
     for (int i = 0; i < std::min(function.output_size(), node.output_size()); ++i) {
@@ -156,16 +177,17 @@ class ModelImport {
     }
     values_ = std::move(outside);
     opset_ = opset;
+    place_ = std::move(place);
   }
 
   // `If` with a condition that is known: its branch in its place.
   void branch(const proto::NodeProto& node) {
-    NodeImport choice(node, opset_, builder_, values_);
+    NodeImport choice(node, opset_, path_, builder_, values_);
     std::vector<i64> condition = choice.known_integers(0);
     const proto::AttributeProto* chosen =
         condition.size() == 1 ? choice.find(condition[0] ? "then_branch" : "else_branch") : nullptr;
-    if (!chosen) return problem(cat(describe(node), ": its condition is no constant"));
-    for (const std::string& line : repeated_names(chosen->g())) problem(cat(describe(node), ": in its branch ", line));
+    if (!chosen) return problem(cat(described(node), ": its condition is no constant"));
+    for (const std::string& line : repeated_names(chosen->g())) problem(cat(described(node), ": in its branch ", line));
     data(chosen->g());
     nodes(chosen->g().node());
     for (int i = 0; i < std::min(node.output_size(), chosen->g().output_size()); ++i) {
@@ -181,12 +203,12 @@ class ModelImport {
   }
 
   void convert(const proto::NodeProto& node, const Converter& converter) {
-    NodeImport made(node, opset_, builder_, values_);
+    NodeImport made(node, opset_, path_, builder_, values_);
     converter(made);
     std::string ignored = made.ignored_attribute();
     if (!made.has_failed() && !ignored.empty() && !is_for_training_only(ignored))
       made.fail(cat("its attribute `", ignored, "` is not known"));
-    if (made.has_failed()) problem(cat(describe(node), ": ", made.problem()));
+    if (made.has_failed()) problem(cat(described(node), ": ", made.problem()));
     count_data(node);
   }
 
@@ -203,22 +225,25 @@ class ModelImport {
     }
     if (made_data_ <= kMostMadeData) return;
     is_too_large_ = true;
-    problem(cat(describe(node), ": its data, with that of nodes before it, would take more than ", kMostMadeData >> 20,
+    problem(cat(described(node), ": its data, with that of nodes before it, would take more than ", kMostMadeData >> 20,
                 " MiB"));
   }
 
   void too_large(const proto::NodeProto& node, const std::vector<i64>& shape) {
     is_too_large_ = true;
-    problem(cat(describe(node), ": it makes a tensor of ", join(shape, " x "), " elements, which are more than ",
+    problem(cat(described(node), ": it makes a tensor of ", join(shape, " x "), " elements, which are more than ",
                 kMostModelElements));
   }
 
   void outputs() {
     if (model_.graph().output().empty()) problem("it has no outputs, so there is nothing to compute");
+    bool is_complete = problems_.empty();
     for (const proto::ValueInfoProto& output : model_.graph().output()) {
       auto found = values_.find(output.name());
-      if (found == values_.end())
+      if (found == values_.end() && is_complete)
         problem(cat("nothing makes the output `", output.name(), "`"));
+      else if (found == values_.end())
+        continue;
       else if (std::string why = contradiction_of_output(output, builder_.type(found->second)); !why.empty())
         problem(why);
       else
@@ -231,6 +256,7 @@ class ModelImport {
   const ImportOptions& options_;
   GraphBuilder builder_;
   i64 opset_ = 0;
+  std::string place_;  // of the nodes that are imported, behind their description: "" or a function
   int depth_ = 0;
   i64 nodes_ = 0;
   std::size_t made_data_ = 0;  // bytes

@@ -23,9 +23,9 @@ std::string describe(const proto::NodeProto& node) {
   return cat("node `", name, "` (", node.op_type(), ")");
 }
 
-NodeImport::NodeImport(const proto::NodeProto& node, i64 opset, GraphBuilder& builder,
+NodeImport::NodeImport(const proto::NodeProto& node, i64 opset, const std::string& model, GraphBuilder& builder,
                        std::map<std::string, ValueId>& values)
-    : node_(node), opset_(opset), builder_(builder), values_(values) {}
+    : node_(node), opset_(opset), model_(model), builder_(builder), values_(values) {}
 
 void NodeImport::fail(const std::string& why) {
   if (problem_.empty()) problem_ = why;
@@ -64,6 +64,13 @@ std::string NodeImport::text(const char* attribute, const std::string& otherwise
 std::vector<i64> NodeImport::integers(const char* attribute, std::vector<i64> otherwise) const {
   const proto::AttributeProto* found = find(attribute);
   return found ? std::vector<i64>(found->ints().begin(), found->ints().end()) : otherwise;
+}
+
+std::optional<HostArray> NodeImport::array(const proto::AttributeProto& attribute) {
+  std::string problem;
+  std::optional<HostArray> data = array_of(attribute.t(), model_, problem);
+  if (!data) fail(problem);
+  return data;
 }
 
 bool NodeImport::has_input(std::size_t index) const {

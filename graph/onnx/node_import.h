@@ -21,8 +21,9 @@ std::string describe(const proto::NodeProto& node);
 
 class NodeImport {
  public:
-  // `values`: what the names of the file stand for, so far.
-  NodeImport(const proto::NodeProto& node, i64 opset, GraphBuilder& builder, std::map<std::string, ValueId>& values);
+  // `model`: the path of the file; `values`: what its names stand for, so far.
+  NodeImport(const proto::NodeProto& node, i64 opset, const std::string& model, GraphBuilder& builder,
+             std::map<std::string, ValueId>& values);
 
   const std::string& op() const { return node_.op_type(); }
   i64 opset() const { return opset_; }
@@ -37,6 +38,8 @@ class NodeImport {
   std::string text(const char* attribute, const std::string& otherwise) const;
   std::vector<i64> integers(const char* attribute, std::vector<i64> otherwise = {}) const;
   const proto::AttributeProto* find(const char* attribute) const;
+  // The array that an attribute holds. Nothing, after a problem, if it cannot be read.
+  std::optional<HostArray> array(const proto::AttributeProto& attribute);
   // These change nothing here.
   void ignore(std::initializer_list<const char*> attributes) { asked_.insert(attributes.begin(), attributes.end()); }
   // An attribute that nobody asked for; "" if there is none.
@@ -86,6 +89,7 @@ class NodeImport {
  private:
   const proto::NodeProto& node_;
   i64 opset_;
+  const std::string& model_;
   GraphBuilder& builder_;
   std::map<std::string, ValueId>& values_;
   std::string problem_;

@@ -247,11 +247,9 @@ void space_to_depth(NodeImport& node) {
 }
 
 void constant(NodeImport& node) {
-  std::string problem;
   if (const proto::AttributeProto* value = node.find("value")) {
-    std::optional<HostArray> data = array_of(value->t(), "", problem);
-    if (!data) return node.fail(problem);
-    return node.result(0, node.constant(std::move(*data)));
+    if (std::optional<HostArray> data = node.array(*value)) node.result(0, node.constant(std::move(*data)));
+    return;
   }
   if (node.has("value_float")) return node.result(0, node.scalar(node.real("value_float", 0), DType::F32));
   if (node.has("value_int"))
@@ -281,11 +279,10 @@ void eye_like(NodeImport& node) {
 
 void constant_of_shape(NodeImport& node) {
   Ints shape = node.known_integers(0);
-  std::string problem;
   HostArray value = HostArray::zeros(DType::F32, {1});
   if (const proto::AttributeProto* given = node.find("value")) {
-    std::optional<HostArray> data = array_of(given->t(), "", problem);
-    if (!data) return node.fail(problem);
+    std::optional<HostArray> data = node.array(*given);
+    if (!data) return;
     value = std::move(*data);
   }
   node.result(0, node.broadcast(node.reshape(node.constant(std::move(value)), {}), shape));

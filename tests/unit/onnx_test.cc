@@ -207,6 +207,24 @@ TEST_F(Onnx, FunctionsOfTheModelAreInlined) {
             "node `c` (rows): operators of `own` are not supported");
 }
 
+// Softmax of opset 11 takes all dimensions from `axis` on together, that of 13 only one.
+TEST_F(Onnx, FunctionsHaveAnOpsetOfTheirOwn) {
+  auto called = [](u64 opset) {
+    std::string function = part(1, "rows") + part(4, "a") + part(5, "b") +
+                           part(7, node("Softmax", {"a"}, {"b"}, test::integer("axis", 0))) +
+                           part(9, number(2, opset)) + part(10, "own");
+    std::string graph = part(1, node("rows", {"x"}, {"b"}, "", "own")) +
+                        part(1, node("Softmax", {"b"}, {"y"}, test::integer("axis", 0))) + part(2, "g") +
+                        part(11, value_info("x", DType::F32, {2, 3})) + part(12, value_info("y", DType::F32, {2, 3}));
+    return imported(model(graph, part(25, function)));
+  };
+  EXPECT_NE(called(11).find("b_1: f32[1, 6] = softmax(b; axis = 1)"), std::string::npos) << called(11);
+  EXPECT_NE(called(11).find("y: f32[2, 3] = softmax(b_2; axis = 0)"), std::string::npos) << called(11);
+  EXPECT_EQ(called(13).find("reshape"), std::string::npos) << called(13);
+  EXPECT_EQ(called(25), "node `b` (rows): its function: its opset is 25; 1 to 24 are known");
+  EXPECT_EQ(called(0), "node `b` (rows): its function: its opset is 0; 1 to 24 are known");
+}
+
 // In branches, too: the function's value of an attribute counts where the call has none.
 TEST_F(Onnx, FunctionsHaveDefaultsAndOmittedOperands) {
   auto along = [](i64 value) { return part(1, "along") + number(3, static_cast<u64>(value)) + number(20, 2); };
@@ -334,6 +352,28 @@ TEST_F(Onnx, ExternalDataLiesBesideTheModel) {
   fs::remove(data);
 }
 
+// Also where they stand in a function.
+TEST_F(Onnx, ExternalDataOfConstantsIsThatOfInitializers) {
+  fs::path data = fs::path(testing::TempDir()) / "numbers.bin";
+  std::ofstream(data, std::ios::binary) << std::string(8, 'x');
+  auto with = [](const std::string& location, i64 extent) {
+    std::string tensor = number(1, static_cast<u64>(extent)) + number(2, 1) +
+                         part(13, part(1, "location") + part(2, location)) + number(14, 1);
+    std::string constant = node("Constant", {}, {"w"}, part(5, part(1, "value") + part(5, tensor) + number(20, 4)));
+    std::string function = part(1, "f") + part(4, "a") + part(5, "b") + part(7, constant) +
+                           part(7, node("Add", {"a", "w"}, {"b"})) + part(10, "own");
+    std::string graph = part(1, node("f", {"x"}, {"y"}, "", "own")) + part(2, "g") +
+                        part(11, value_info("x", DType::F32, {2})) + part(12, value_info("y", DType::F32, {2}));
+    return imported(model(graph, part(25, function)));
+  };
+  EXPECT_NE(with("numbers.bin", 2).find("const v: f32[2]"), std::string::npos) << with("numbers.bin", 2);
+  EXPECT_EQ(with("numbers.bin", 3), "node `w` (Constant) of function `f`: `numbers.bin` does not have its data");
+  for (const char* outside : {"../numbers.bin", "/etc/passwd"})
+    EXPECT_EQ(with(outside, 2), cat("node `w` (Constant) of function `f`: its data is to come from `", outside,
+                                    "`, which is not beside the model"));
+  fs::remove(data);
+}
+
 // One that stays in the folder is as good as a file.
 TEST_F(Onnx, LinksOfExternalDataStayInTheFolder) {
   fs::path folder = fs::path(testing::TempDir()) / cat("linked_", getpid());
@@ -386,6 +426,31 @@ TEST_F(Onnx, EveryProblemIsSaidAndNothingThatFollowsFromIt) {
   EXPECT_EQ(imported(model(graph)),
             "node `a` (Foo): this operator is not supported\n"
             "node `c` (Softmax): there is no dimension 7 of 2");
+}
+
+// An open input is no reason to say nothing of the nodes.
+TEST_F(Onnx, ProblemsOfAllKindsAreSaidAtOnce) {
+  std::string function = part(1, "f") + part(4, "a") + part(5, "c") + part(7, node("Exp", {"a"}, {"b"})) +
+                         part(7, node("Det", {"b"}, {"c"})) + part(10, "own");
+  std::string words = number(1, 1) + number(2, 8) + part(8, "words") + part(6, "one");
+  std::string nodes;
+  for (const std::string& made :
+       {node("Foo", {"x"}, {"a"}), node("Exp", {"a"}, {"b"}), node("f", {"b"}, {"c"}, "", "own"),
+        node("Bar", {"c"}, {"d"}, "", "other"), node("Softmax", {"z"}, {"y"}, test::integer("axis", 7)),
+        node("StringConcat", {"words", "words"}, {"e"})})
+    nodes += part(1, made);
+  std::string graph = nodes + part(2, "g") + part(5, words) + part(11, test::open_value("x", {"batch", "3"})) +
+                      part(11, test::open_value("t", {"2"}, 8)) + part(11, value_info("z", DType::F32, {2, 3})) +
+                      part(12, test::untyped("d")) + part(12, test::untyped("y"));
+  EXPECT_EQ(imported(model(graph, part(25, function))),
+            "constant `words`: elements of type STRING are not supported\n"
+            "input `x` has an open dimension `batch`: say its shape\n"
+            "input `t` has elements of type STRING, which is not supported\n"
+            "node `a` (Foo): this operator is not supported\n"
+            "node `c` (Det) of function `f`: this operator is not supported: nobody has written it yet\n"
+            "node `d` (Bar): operators of `other` are not supported\n"
+            "node `y` (Softmax): there is no dimension 7 of 2\n"
+            "node `e` (StringConcat): this operator is not supported: text is not supported");
 }
 
 // A file that somebody damaged gives a graph or problems.
