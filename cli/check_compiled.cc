@@ -11,7 +11,6 @@
 #include "dsl/base/text.h"
 #include "graph/input_ranges.h"
 #include "runtime/console/output.h"
-#include "runtime/export/model_functions.h"
 #include "runtime/export/model_library.h"
 #include "sampler/models/check_model.h"
 #include "sampler/models/check_steps.h"
@@ -38,11 +37,10 @@ class EntryCheck {
     if (!inputs) return Usage;
     inputs_ = std::move(*inputs);
     std::string error;
-    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.imported, inputs_, error);
-    if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
+    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.imported, inputs_, error, {}, is_stopped);
+    if (!expected) return not_checked(cat("the model cannot be computed: ", error), Environment);
     run_ = run_model(library_, inputs_, choices_.threads);
-    bool is_there = !run_.error.starts_with(why_not_created(kModelNoDevice));
-    if (!run_.error.empty()) return say(run_.error), is_there ? WrongResults : Environment;
+    if (!run_.error.empty()) return not_checked(run_.error, run_.has_failed ? TargetMissed : Environment);
     for (std::size_t i = 0; i < expected->size(); ++i) {
       found_.push_back(difference((*expected)[i], run_.outputs[i]));
       is_void_ |= found_[i].compared == 0 && (*expected)[i].elements() > 0;
@@ -57,6 +55,12 @@ class EntryCheck {
   }
 
  private:
+  static bool is_stopped() { return stop_wanted; }
+  // Ctrl-C ends the child that the library runs in, too.
+  static int not_checked(const std::string& why, int code) {
+    if (stop_wanted) return Interrupted;
+    return say(why), code;
+  }
   std::string name(std::size_t output) const { return where_ + model_.imported.output_names[output]; }
 
   // Compares outputs with `expected`. `most`: what may be between them, by type.
@@ -95,9 +99,9 @@ class EntryCheck {
 
   int judge_steps() {
     std::string error;
-    std::optional<StepCheck> check =
-        check_steps(model_.graph, model_.tasks, plan_, library_, inputs_, choices_.threads, run_.outputs, error);
-    if (!check) return say(cat("the kernels cannot be checked: ", error)), Environment;
+    std::optional<StepCheck> check = check_steps(model_.graph, model_.tasks, plan_, library_, inputs_, choices_.threads,
+                                                 run_.outputs, error, is_stopped);
+    if (!check) return not_checked(cat("the kernels cannot be checked: ", error), Environment);
     const StepDifference* worst = nullptr;
     std::size_t wrong = 0;
     for (const StepDifference& step : check->steps) {
@@ -124,8 +128,8 @@ class EntryCheck {
   // Steps on a device cannot be had one by one, so all of its roundings add up.
   int judge_device() {
     std::string error;
-    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.graph, inputs_, error);
-    if (!expected) return say(cat("the model cannot be computed: ", error)), Environment;
+    std::optional<std::vector<HostArray>> expected = reference_outputs(model_.graph, inputs_, error, {}, is_stopped);
+    if (!expected) return not_checked(cat("the model cannot be computed: ", error), Environment);
     std::vector<ModelDifference> against_model = found_;
     for (std::size_t i = 0; i < expected->size(); ++i) found_[i] = difference((*expected)[i], run_.outputs[i]);
     int code = judge_outputs(
@@ -168,8 +172,9 @@ int check_entries(const CheckChoices& choices, const std::vector<OpenedModel>& m
   if (models[0].precision != DType::F32) report["accuracy"] = boost::json::array();
   int code = Ok;
   for (std::size_t i = 0; i < models.size(); ++i) {
+    if (stop_wanted) return Interrupted;
     int own = EntryCheck(choices, models[i], plan, (*entries)[i], labels[i], report).run();
-    if (code == Ok || own == WrongResults) code = own;
+    if (code == Ok || own == WrongResults || own == Interrupted) code = own;
   }
   return code;
 }

@@ -128,6 +128,7 @@ int compile_file(const Options& options) {
   int code = !made.has_library ? Environment
              : options.check   ? check_compiled(*checks, *models, labels, made.plan, report)
                                : Ok;
+  if (code == Interrupted) return say(cat("interrupted; ", options.output, " is complete and was not checked")), code;
   if (options.json) print_json(report);
   return code;
 }

@@ -124,7 +124,7 @@ int compile_to(std::span<const OpenedModel> entries, const CompileChoices& choic
   if (!plan) return say(error), stop_wanted ? Interrupted : TargetMissed;
   ExportResult written = is_for_device ? write_device_model(*plan, how.target, folder) : write_export(*plan, folder);
   if (!written.note.empty()) say(written.note);
-  if (!written.error.empty()) return say(written.error), Environment;
+  if (!written.error.empty()) return say(written.error), stop_wanted ? Interrupted : Environment;
   out.plan = std::move(*plan);
   out.has_library = written.note.empty();
   return Ok;

@@ -73,13 +73,15 @@ class Weights {
   char* data_ = nullptr;
 };
 
+constexpr int kNotLoaded = 1, kNotRun = 2;  // exit codes of a child
+
 // In the child: the outputs, what a device takes, then the times, as bytes.
 int run_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds,
                  std::string& text) {
   LoadedModel loaded(model, inputs, threads);
-  if (!loaded.problem().empty()) return text = loaded.problem(), 1;
+  if (!loaded.problem().empty()) return text = loaded.problem(), kNotLoaded;
   std::vector<double> times{loaded.create_seconds()};
-  if (!loaded.run()) return text = loaded.why_not_run(), 1;
+  if (!loaded.run()) return text = loaded.why_not_run(), kNotRun;
   bool is_device = !model.device.empty();
   for (double end = seconds_now() + (is_device ? seconds / 2 : seconds); seconds_now() < end;) {
     double start = seconds_now();
@@ -280,15 +282,25 @@ std::vector<ModelLibrary> entries_of(const std::string& folder, const boost::jso
   return entries;
 }
 
-// What a child puts into its text; nothing, and why in `error`.
-std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
-  ForkedAnswer answer = run_forked([&](std::string& text) {
+ForkedAnswer answer_of_child(const std::function<int(std::string&)>& work) {
+  return run_forked([&](std::string& text) {
     for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);  // the caller may catch them, and waits
     return work(text);
   });
-  if (!answer.not_started.empty()) return error = answer.not_started, std::nullopt;
-  if (answer.signal != 0) return error = cat("the model was ended by signal ", answer.signal), std::nullopt;
-  if (answer.exit_code != 0) return error = answer.text, std::nullopt;
+}
+
+// "" of one that has done its work.
+std::string problem_of(const ForkedAnswer& answer) {
+  if (!answer.not_started.empty()) return answer.not_started;
+  if (answer.signal != 0) return cat("the model was ended by signal ", answer.signal);
+  return answer.exit_code != 0 ? answer.text : "";
+}
+
+// What a child puts into its text; nothing, and why in `error`.
+std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
+  ForkedAnswer answer = answer_of_child(work);
+  error = problem_of(answer);
+  if (!error.empty()) return std::nullopt;
   return std::move(answer.text);
 }
 
@@ -350,15 +362,18 @@ std::vector<HostArray> random_inputs(const std::vector<KernelArgument>& inputs, 
 
 ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads, double seconds) {
   ModelRun out;
-  std::optional<std::string> text =
-      text_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); }, out.error);
-  if (!text) return out;
+  ForkedAnswer answer =
+      answer_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); });
+  out.error = problem_of(answer);
+  out.has_failed = answer.signal != 0 || answer.exit_code == kNotRun;
+  if (!out.error.empty()) return out;
+  const std::string& text = answer.text;
   std::size_t at = 0;
-  for (const KernelArgument& output : model.outputs) out.outputs.push_back(array_of(output, *text, at));
-  std::memcpy(&out.on_device, text->data() + at, sizeof out.on_device);
+  for (const KernelArgument& output : model.outputs) out.outputs.push_back(array_of(output, text, at));
+  std::memcpy(&out.on_device, text.data() + at, sizeof out.on_device);
   at += sizeof out.on_device;
-  std::vector<double> times((text->size() - at) / sizeof(double));
-  std::memcpy(times.data(), text->data() + at, times.size() * sizeof(double));
+  std::vector<double> times((text.size() - at) / sizeof(double));
+  std::memcpy(times.data(), text.data() + at, times.size() * sizeof(double));
   out.create_seconds = times[0];
   out.seconds.assign(times.begin() + 1, times.end());
   return out;

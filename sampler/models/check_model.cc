@@ -91,7 +91,8 @@ std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
 }
 
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,
-                                                        std::string& error, const OnMade& on_made) {
+                                                        std::string& error, const OnMade& on_made,
+                                                        const std::function<bool()>& stop) {
   Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
   if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
   ReferenceRunner runner(std::move(*compiler));
@@ -106,6 +107,7 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
   }
   for (graph::ValueId output : graph.outputs) ++readers[output];
   for (const graph::Node& node : graph.nodes) {
+    if (stop && stop()) return error = "it was interrupted", std::nullopt;
     std::vector<const HostArray*> operands;
     for (graph::ValueId input : node.inputs) operands.push_back(array_of(input));
     std::optional<OwnedProgram> program = graph::program_of(graph, node, error);

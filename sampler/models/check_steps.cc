@@ -35,7 +35,8 @@ Written written_by(const graph::Graph& graph, const ModelTasks& tasks, const Exp
 
 std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
                                      const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
-                                     const std::vector<HostArray>& outputs, std::string& error) {
+                                     const std::vector<HostArray>& outputs, std::string& error,
+                                     const std::function<bool()>& stop) {
   Written written = written_by(graph, tasks, plan, library);
   std::vector<HostArray> arrays = outputs_of_steps(library, inputs, threads, written.buffers, error);
   if (!error.empty()) return std::nullopt;
@@ -51,7 +52,7 @@ std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks
                          found.is_wrong(most_relative_of_step(made.dtype))});
     made = std::move(own);
   };
-  std::optional<std::vector<HostArray>> whole = reference_outputs(graph, inputs, error, compare);
+  std::optional<std::vector<HostArray>> whole = reference_outputs(graph, inputs, error, compare, stop);
   if (!whole) return std::nullopt;
   for (std::size_t i = 0; i < whole->size(); ++i) out.is_whole_same &= (*whole)[i].bytes == outputs[i].bytes;
   return out;

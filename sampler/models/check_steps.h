@@ -26,10 +26,12 @@ struct StepCheck {
 };
 
 // Of an entry of a library that was made by `plan`, not for a device. `graph`: what was compiled; `outputs`: what the
-// library as a whole gave for these inputs. Nothing, and why in `error`, if either cannot be run.
+// library as a whole gave for these inputs. Nothing, and why in `error`, if either cannot be run, or if `stop`, which
+// is asked before each node, was true.
 std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
                                      const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
-                                     const std::vector<HostArray>& outputs, std::string& error);
+                                     const std::vector<HostArray>& outputs, std::string& error,
+                                     const std::function<bool()>& stop = {});
 
 // What counts as wrong for what a kernel stores: where it is rounded to 16 bits, a quarter of what rounding may change.
 double most_relative_of_step(DType type);

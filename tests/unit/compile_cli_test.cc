@@ -1,10 +1,13 @@
 // The commands compile, run and tune on ONNX files: results, and what is said of bad input.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "backends/target.h"
 #include "dsl/base/rng.h"
@@ -262,6 +265,56 @@ TEST_F(CompileCommand, WithoutACompilerNothingIsChecked) {
   EXPECT_NE(found.err.find("no C compiler (cc) was found"), std::string::npos) << found.err;
   EXPECT_NE(found.err.find("without a library nothing is checked"), std::string::npos) << found.err;
   EXPECT_TRUE(fs::exists(at("out/model.weights")) && !fs::exists(at("out/libmodel.so")));
+}
+
+// A linker that puts another library in the place of what it has linked.
+TEST_F(CompileCommand, ALibraryThatDoesNotRunIsNoWrongResult) {
+  fs::create_directory(at("bin"));
+  auto check = [&](const std::string& create, const std::string& run) {
+    test::write_file(at("bin/cc"),
+                     cat("#!/bin/sh\nPATH=/usr/bin:/bin\ncc \"$@\" || exit 1\n[ \"$1\" = -shared ] || exit 0\n",
+                         "echo 'int model_create(const char* w, int n, void** c) { *c = 0; ", create,
+                         " } void model_destroy(void* c) {} int model_run(void) { ", run,
+                         " }' | cc -shared -fPIC -w -x c - -o libmodel.so\n"));
+    fs::permissions(at("bin/cc"), fs::perms::owner_all);
+    std::vector<std::string> words{"compile", onnx_case("pytorch-converted/test_Linear"), "--output", "out", "--check"};
+    return test::tracewright(words,
+                             {.folder = folder.path(), .environment = {cat("PATH=", at("bin"), ":/usr/bin:/bin")}});
+  };
+  Finished crashed = check("return 0;", "__builtin_trap();");
+  EXPECT_EQ(crashed.code, 1) << crashed.err;
+  EXPECT_NE(crashed.err.find("the model was ended by signal"), std::string::npos) << crashed.err;
+  Finished failed = check("return 0;", "return 1;");
+  EXPECT_EQ(failed.code, 1) << failed.err;
+  EXPECT_NE(failed.err.find("a kernel failed"), std::string::npos) << failed.err;
+  Finished missing = check("return 3;", "return 0;");
+  EXPECT_EQ(missing.code, 3) << missing.err;
+  EXPECT_NE(missing.err.find("there is not enough memory"), std::string::npos) << missing.err;
+  Finished wrong = check("return 0;", "return 0;");
+  EXPECT_EQ(wrong.code, 4) << wrong.err;
+}
+
+// While the model is computed to compare with, which takes seconds.
+TEST_F(CompileCommand, CtrlCEndsACheck) {
+  using namespace graph::test;
+  std::string nodes, last = "x";
+  for (int i = 0; i < 100; ++i) {
+    nodes += part(1, node("MatMul", {last, "x"}, {cat("m", i)})) + part(1, node("Tanh", {cat("m", i)}, {cat("t", i)}));
+    last = cat("t", i);
+  }
+  test::write_file(at("long.onnx"), model(nodes + part(2, "g") + part(11, value_info("x", DType::F32, {512, 512})) +
+                                          part(12, untyped(last))));
+  auto interrupt = [&](int pid) {
+    for (int wait = 0; wait < 6000 && !fs::exists(at("out/liblong.so")); ++wait)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(pid, SIGINT);
+  };
+  Finished found = test::tracewright({"compile", "long.onnx", "--output", "out", "--check", "--json"},
+                                     {.folder = folder.path(), .meanwhile = interrupt});
+  EXPECT_EQ(found.code, 130) << found.err;
+  EXPECT_EQ(found.out, "");
+  EXPECT_NE(found.err.find("interrupted; out is complete and was not checked"), std::string::npos) << found.err;
+  EXPECT_EQ(run({"run", "out"}).code, 0);
 }
 
 // A kernel reads no row beside the table, whatever the indices are.
