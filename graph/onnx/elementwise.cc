@@ -165,6 +165,7 @@ void shrink(NodeImport& node) {
 void power(NodeImport& node) {
   ValueId a = node.input(0), b = second_operand(node, a);
   if (node.dtype(a) == node.dtype(b) && is_float(node.dtype(a))) return node.result(0, combined(node, "power", a, b));
+  if (is_int(node.dtype(a)) && is_int(node.dtype(b))) return node.result(0, combined(node, "integer_power", a, b));
   DType wide = node.dtype(a) == DType::F64 ? DType::F64 : DType::F32;
   ValueId made = combined(node, "power", node.cast(a, wide), node.cast(b, wide));
   node.result(0, node.cast(made, node.dtype(a)));

@@ -65,6 +65,10 @@ inline u64 onnx_type(DType dtype) {
       return 7;
     case DType::U8:
       return 2;
+    case DType::I8:
+      return 3;
+    case DType::I32:
+      return 6;
     case DType::F64:
       return 11;
     default:

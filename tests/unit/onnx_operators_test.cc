@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <regex>
 #include <sstream>
@@ -407,6 +408,37 @@ TEST_F(OnnxOperators, IntegersDividedByZeroAreZero) {
   check("remainder", DType::I32, a, b, {0, 0, -1, 1, 0, 0, 0, -2, 5});
   check("divide", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 0, 1, 2});
   check("modulo", DType::U8, {200, 200, 255, 7}, {0, 255, 255, 3}, {0, 200, 0, 1});
+}
+
+// Floats of 24 bits would round them.
+TEST_F(OnnxOperators, PowersOfIntegersAreExact) {
+  auto check = [](DType type, DType exponent_type, const std::vector<double>& a, const std::vector<double>& b,
+                  const std::vector<i64>& wanted) {
+    const i64 n = std::ssize(a);
+    const Call call{"Pow", 17, "", {typed(type, {n}, a), typed(exponent_type, {n}, b)}};
+    for (bool is_compiled : {false, true}) {
+      SCOPED_TRACE(cat(name_of(type), "^", name_of(exponent_type), is_compiled ? " by kernels" : ""));
+      std::vector<HostArray> found = results(call, is_compiled);
+      ASSERT_EQ(found.size(), 1u);
+      ASSERT_EQ(found[0].dtype, type);
+      for (i64 i = 0; i < n; ++i) {
+        i64 value = static_cast<i64>(found[0].get(i));
+        if (type == DType::I64) std::memcpy(&value, found[0].bytes.data() + 8 * i, 8);
+        EXPECT_EQ(value, wanted[static_cast<std::size_t>(i)])
+            << a[static_cast<std::size_t>(i)] << "^" << b[static_cast<std::size_t>(i)];
+      }
+    }
+  };
+  check(DType::I32, DType::I32, {3, 7, -7, -2, 5, 0, 0, 46341}, {19, 11, 11, 31, 0, 0, 3, 2},
+        {1162261467, 1977326743, -1977326743, -2147483648, 1, 1, 0, -2147479015});
+  check(DType::I64, DType::I64, {3, 7, -3, 3, -2, -2}, {19, 11, 33, 39, 62, 63},
+        {1162261467, 1977326743, -5559060566555523, 4052555153018976267, i64{1} << 62, -9223372036854775807 - 1});
+  check(DType::I64, DType::I32, {15, 1, -1, -1, 0, 2}, {16, 100, 100, 101, 100, 100},
+        {6568408355712890625, 1, 1, -1, 0, 0});
+  // NumPy refuses these.
+  check(DType::I32, DType::I64, {1, -1, -1, 2, 0}, {-3, -3, -4, -1, -1}, {1, -1, 1, 0, 0});
+  check(DType::I8, DType::U8, {-5, 2, 3}, {3, 7, 4}, {-125, -128, 81});
+  check(DType::U8, DType::I8, {3, 2, 255}, {5, 7, -1}, {243, 128, 0});
 }
 
 // A NaN is more than every number, and takes the place of none of them.
