@@ -60,10 +60,15 @@ std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, c
   return builder.finish();
 }
 
-// "" or what is different; nothing if these operands do not fit. Operands are positive, or of both signs with zeros;
-// what is not finite then is not compared.
-std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
-                                 const std::map<std::string, Ints, std::less<>>& shapes, bool is_signed, Rng& rng) {
+struct Trial {
+  std::string problem;  // "" or what is different
+  i64 compared = 0;     // elements that the pattern makes finite
+};
+
+// Nothing if these operands do not fit. They are positive, or of both signs with zeros; what is not finite then is not
+// compared.
+std::optional<Trial> tried(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
+                           const std::map<std::string, Ints, std::less<>>& shapes, bool is_signed, Rng& rng) {
   std::optional<Graph> pattern = side(module, rewrite, match, shapes, rewrite.pattern);
   if (!pattern) return std::nullopt;
   Match own = match;
@@ -71,7 +76,7 @@ std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rew
     own.values[pattern->values[pattern->inputs[i]].name] = pattern->inputs[i];
   if (!holds(module, rewrite, *pattern, own)) return std::nullopt;
   std::optional<Graph> replacement = side(module, rewrite, match, shapes, rewrite.replacement);
-  if (!replacement) return "the replacement does not take these operands";
+  if (!replacement) return Trial{"the replacement does not take these operands"};
   std::vector<HostArray> inputs;
   for (ValueId input : pattern->inputs) {
     inputs.push_back(HostArray::zeros(DType::F32, pattern->values[input].type.shape));
@@ -82,14 +87,17 @@ std::optional<std::string> tried(const RewriteModule& module, const Rewrite& rew
   }
   std::string error;
   auto expected = evaluate(*pattern, inputs, error), found = evaluate(*replacement, inputs, error);
-  if (!expected || !found) return error;
-  if ((*expected)[0].shape != (*found)[0].shape) return "the shapes of the results differ";
+  if (!expected || !found) return Trial{error};
+  if ((*expected)[0].shape != (*found)[0].shape) return Trial{"the shapes of the results differ"};
+  Trial trial;
   for (i64 i = 0; i < (*expected)[0].elements(); ++i) {
     double a = (*expected)[0].get(i), b = (*found)[0].get(i);
-    if (std::isfinite(a) && !(std::abs(a - b) <= 2e-6 + 1e-4 * std::abs(a)))
-      return cat("the pattern gives ", a, ", the replacement ", b);
+    if (!std::isfinite(a)) continue;
+    ++trial.compared;
+    if (!(std::abs(a - b) <= 2e-6 + 1e-4 * std::abs(a)))
+      return Trial{cat("the pattern gives ", a, ", the replacement ", b), trial.compared};
   }
-  return "";
+  return trial;
 }
 
 }  // namespace
@@ -116,7 +124,7 @@ Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>
 
 std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite) {
   Rng rng(1);
-  int proofs = 0;
+  int fits = 0, proofs = 0;
   for (const Ints& shape : {Ints{4}, Ints{3, 5}, Ints{2, 3, 4}, Ints{2, 4, 3, 3}}) {
     i64 rank = std::ssize(shape);
     for (const Ints& list : {Ints{rank - 1}, Ints{0}, Ints{rank - 2, rank - 1}, Ints{2, 3}}) {
@@ -130,15 +138,17 @@ std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite) {
           if (parameter.kind == Rewrite::Kind::Integers) match.lists[parameter.name] = list;
         }
         for (bool is_signed : {false, true}) {
-          std::optional<std::string> result = tried(module, rewrite, match, shapes, is_signed, rng);
-          if (!result) break;
-          if (!result->empty()) return *result;
-          ++proofs;
+          std::optional<Trial> trial = tried(module, rewrite, match, shapes, is_signed, rng);
+          if (!trial) break;
+          if (!trial->problem.empty()) return trial->problem;
+          ++fits, proofs += trial->compared > 0;
         }
       }
     }
   }
-  return proofs > 0 ? "" : "no operands were found that it fits";
+  return proofs > 0 ? ""
+         : fits > 0 ? "the pattern gives no finite number for any operands that were tried, so nothing was compared"
+                    : "no operands were found that it fits";
 }
 
 }  // namespace tw::graph

@@ -1,6 +1,7 @@
 // Matching patterns of rewritings against graphs, and building what replaces them. For rewrites.cc and
 // apply_rewrites.cc only.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>

@@ -46,8 +46,8 @@ const RewriteModule& built_in_rewrites();
 // Applies rewritings wherever they fit, the first of a module first, until none does.
 Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>& modules);
 
-// Tries a rewriting on random inputs: "" if both sides give the same up to rounding, else what they give, or that no
-// operands were found that it fits.
+// Tries a rewriting on random inputs: "" if both sides give the same up to rounding, else what they give, that no
+// operands were found that it fits, or that the pattern gives finite numbers for none of them.
 std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite);
 
 }  // namespace tw::graph

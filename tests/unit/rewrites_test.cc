@@ -49,6 +49,20 @@ TEST(Rewrites, AWrongOneIsRefused) {
   }
 }
 
+// What is not finite says nothing of the replacement.
+TEST(Rewrites, OneThatIsNeverComparedIsRefused) {
+  for (const char* text : {"rewrite r(x: value) { logarithm(negate(exponential(x))) -> copy(x) }",
+                           "rewrite r(x: value) { reciprocal(x - x) -> copy(x) }"}) {
+    Parsed own = parsed(text);
+    ASSERT_EQ(own.errors, "") << text;
+    EXPECT_NE(check_rewrite(own.module, own.module.rewrites[0]).find("so nothing was compared"), std::string::npos)
+        << text;
+  }
+  // Positive operands are enough.
+  Parsed some = parsed("rewrite r(x: value) { exponential(logarithm(x)) -> copy(x) }");
+  EXPECT_EQ(check_rewrite(some.module, some.module.rewrites[0]), "");
+}
+
 TEST(Rewrites, ErrorsSayWhatAndWhere) {
   EXPECT_NE(parsed("rewrite r(x: value) { powr(x, 3) -> x }").errors.find("did you mean `power`?"), std::string::npos);
   EXPECT_NE(parsed("rewrite r(x: value) { power(y, 3) -> x }").errors.find("unknown name `y`"), std::string::npos);
