@@ -46,6 +46,9 @@ std::vector<KernelArgument> tensors_of(const boost::json::value& list) {
       throw std::runtime_error("bytes that are not those of the shape");
     if (const boost::json::value* values = entry.as_object().if_contains("values"))
       tensor.indices = {values->at(0).to_number<i64>(), values->at(1).to_number<i64>()};
+    i64 length = 0;
+    if (__builtin_sub_overflow(tensor.indices.below, tensor.indices.lowest, &length) || length < 0)
+      throw std::runtime_error("values that cannot be");
     tensors.push_back(std::move(tensor));
   }
   return tensors;

@@ -115,6 +115,12 @@ TEST(CompileModel, RandomIntegersFindAKernelThatIsWrongForNegativesOnly) {
   ASSERT_TRUE(expected) << error;
   EXPECT_TRUE(are_same(*expected, outputs_of(plan, inputs)));
   EXPECT_FALSE(are_same(*expected, outputs_of(other, inputs)));
+  // The library knows the range, for those that have no graph.
+  test::TemporaryDirectory folder;
+  ASSERT_EQ(write_export(plan, folder.path()).error, "");
+  std::optional<ModelLibrary> library = open_model(folder.path(), error);
+  ASSERT_TRUE(library) << error;
+  EXPECT_EQ(random_inputs(library->inputs, 1)[0].bytes, inputs[0].bytes);
 }
 
 // x, W, W: layers of one shape with different weights.
@@ -375,10 +381,13 @@ TEST(CompileModel, AFolderThatIsNoneIsRefused) {
   constexpr const char* huge =
       R"({"library": "k", "tasks": [], "model": {"weight_bytes": 1, "memory_bytes": 1, "steps": [], "outputs": [],
           "inputs": [{"name": "x", "dtype": "f32", "shape": [99999999999, 99999999999], "bytes": 4}]}})";
+  constexpr const char* endless =
+      R"({"library": "k", "tasks": [], "model": {"weight_bytes": 1, "memory_bytes": 1, "steps": [], "outputs": [],
+          "inputs": [{"name": "x", "dtype": "i64", "shape": [1], "bytes": 8, "values": [-9000000000000000000, 9000000000000000000]}]}})";
   constexpr const char* elsewhere =
       R"({"library": "k", "tasks": [], "model": {"weight_bytes": 1, "memory_bytes": 1, "outputs": [], "inputs": [],
           "steps": [{"name": "s", "kernel": "k", "buffers": [["input", 3]]}]}})";
-  for (const char* text : {"{", "[]", "{\"model\": 1}", "{\"model\": {\"inputs\": 3}}", huge, elsewhere}) {
+  for (const char* text : {"{", "[]", "{\"model\": 1}", "{\"model\": {\"inputs\": 3}}", huge, endless, elsewhere}) {
     test::write_file(folder.path() + "/manifest.json", text);
     EXPECT_FALSE(open_model(folder.path(), error));
     EXPECT_NE(error.find("is damaged"), std::string::npos) << error;
