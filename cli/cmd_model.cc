@@ -311,21 +311,22 @@ int show(const Options& options) {
   if (!bytes) return Usage;
   std::optional<ModelHeader> header = model_header(*bytes);
   if (!header) return say(cat(options.files[0], " is no saved cost model")), Usage;
-  MadeModel made = make_model(header->kind, model_columns(header->kind), 0);
-  Status loaded = made.model ? made.model->load(*bytes) : Status(reject("{a}", Str(made.note)));
-  std::string problem = loaded ? "" : to_string(loaded.rejected());
+  MadeModel made = open_model(*bytes);
+  std::string problem = made.model ? "" : made.note;
   if (options.json)
     print_json({{"model", header->kind},
+                {"models", header->models},
                 {"format", header->version},
                 {"features", name_of(feature_kind_of(header->kind))},
                 {"columns", header->columns},
                 {"bytes", bytes->size()},
                 {"problem", problem}});
   else
-    fmt::print("{}, format {}, {} feature columns ({}), {} bytes; {}\n", header->kind, header->version, header->columns,
-               name_of(feature_kind_of(header->kind)), bytes->size(),
+    fmt::print("{}{}, format {}, {} feature columns ({}), {} bytes; {}\n", header->kind,
+               header->models > 1 ? cat(", ", header->models, " models that predict together") : "", header->version,
+               header->columns, name_of(feature_kind_of(header->kind)), bytes->size(),
                problem.empty() ? "this program can load it" : problem);
-  return loaded ? Ok : TargetMissed;
+  return made.model ? Ok : TargetMissed;
 }
 
 struct Action {

@@ -13,6 +13,12 @@
 #include "runtime/console/output.h"
 
 namespace tw::cli {
+namespace {
+
+std::string several(i64 models) { return models == 1 ? "one model" : cat(models, " models that predict together"); }
+
+}  // namespace
+
 bool is_model_name(const std::string& option, const std::string& name) {
   std::vector<std::string> names = model_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return true;
@@ -44,6 +50,10 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
   if (header && header->kind != made.model->name())
     return say(cat(path, ": holds the cost model `", header->kind, "`, and this run uses `", made.model->name(),
                    "`; give --model ", header->kind)),
+           std::nullopt;
+  if (header && header->models != models)
+    return say(cat(path, ": holds ", several(header->models), ", and the `search` of this run has ", several(models),
+                   "; name another file")),
            std::nullopt;
   if (Status loaded = made.model->load(*bytes); !loaded)
     return say(cat(path, ": ", to_string(loaded.rejected()))), std::nullopt;

@@ -78,7 +78,7 @@ TrainReport Ensemble::update(const Dataset& data, Effort effort) {
 }
 
 std::string Ensemble::save() const {
-  ModelWriter out("ensemble", 0);  // the models have the columns
+  ModelWriter out(kSeveralModels, 0);  // the models have the columns
   out.put(static_cast<i64>(models_.size()));
   for (const auto& model : models_) out.put_text(model->save());
   return out.take();
@@ -86,7 +86,7 @@ std::string Ensemble::save() const {
 
 Status Ensemble::load(std::string_view bytes) {
   ModelReader in(bytes);
-  TW_TRY_STATUS(in.header("ensemble", 0));
+  TW_TRY_STATUS(in.header(kSeveralModels, 0));
   i64 count = 0, expected = static_cast<i64>(models_.size());
   if (!in.get(count)) return damaged_model();
   if (count != expected) return reject("the saved ensemble has {0} models, expected {1}", count, expected);

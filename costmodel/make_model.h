@@ -10,9 +10,11 @@
 
 namespace tw {
 
+inline constexpr int kMostModels = 64;  // that predict together
+
 struct ModelOptions {
   Objective objective = Objective::Usual;
-  int models = 1;  // several are an Ensemble
+  int models = 1;  // several are an Ensemble; at most kMostModels
 };
 
 struct MadeModel {

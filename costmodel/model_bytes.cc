@@ -14,6 +14,15 @@ std::string bytes_of(const Hash128& hash) {
   return bytes;
 }
 
+// The header that the bytes begin with, which are read up to its end.
+std::optional<ModelHeader> first_header(ModelReader& in) {
+  ModelHeader out;
+  std::string_view kind;
+  if (!in.skip(magic) || !in.get(out.version) || !in.get_text(kind) || !in.get(out.columns)) return std::nullopt;
+  out.kind = kind;
+  return out;
+}
+
 }  // namespace
 
 ModelWriter::ModelWriter(std::string_view kind, int columns) : bytes_(magic) {
@@ -37,8 +46,7 @@ bool ModelReader::get_text(std::string_view& text) {
 
 Status ModelReader::header(std::string_view kind, int columns) {
   std::string_view whole = bytes_;
-  if (!bytes_.starts_with(magic)) return reject("these bytes are no saved cost model");
-  bytes_.remove_prefix(magic.size());
+  if (!skip(magic)) return reject("these bytes are no saved cost model");
   i64 found_version = 0, found_columns = 0;
   std::string_view found_kind;
   if (!get(found_version)) return damaged_model();
@@ -60,13 +68,16 @@ Status ModelReader::header(std::string_view kind, int columns) {
 }
 
 std::optional<ModelHeader> model_header(std::string_view bytes) {
-  if (!bytes.starts_with(magic)) return std::nullopt;
-  ModelReader in(bytes.substr(magic.size()));
-  ModelHeader out;
-  std::string_view kind;
-  if (!in.get(out.version) || !in.get_text(kind) || !in.get(out.columns)) return std::nullopt;
-  out.kind = kind;
-  return out;
+  ModelReader in(bytes);
+  std::optional<ModelHeader> header = first_header(in);
+  if (!header || header->kind != kSeveralModels) return header;
+  i64 models = 0;
+  std::string_view first;
+  if (!in.get(models) || models < 1 || !in.get_text(first)) return std::nullopt;
+  ModelReader in_first(first);
+  header = first_header(in_first);
+  if (header) header->models = models;
+  return header;
 }
 
 Reject damaged_model() { return reject("the saved model is damaged: its bytes are not those that were written"); }

@@ -46,16 +46,27 @@ class ModelReader {
   }
   // A view into the bytes that were given.
   bool get_text(std::string_view& text);
+  // Reads that text; false, and nothing read, if another one stands there.
+  bool skip(std::string_view text) {
+    if (!bytes_.starts_with(text)) return false;
+    bytes_.remove_prefix(text.size());
+    return true;
+  }
   bool at_end() const { return bytes_.empty(); }
 
  private:
   std::string_view bytes_;
 };
 
-// What the header of saved bytes says; nullopt if they are no saved model.
+// The kind that several models of one kind are saved as (ensemble.h): their number, then the bytes of each.
+inline constexpr std::string_view kSeveralModels = "ensemble";
+
+// What the header of saved bytes says; nullopt if they are no saved model. Of several models kind and columns are those
+// of the first.
 struct ModelHeader {
   i64 version = 0, columns = 0;
   std::string kind;
+  i64 models = 1;  // that predict together; at least 1
 };
 std::optional<ModelHeader> model_header(std::string_view bytes);
 

@@ -19,9 +19,11 @@ struct AcquisitionKind {
 
 const std::vector<AcquisitionKind>& acquisitions() {
   static const std::vector<AcquisitionKind> table = {
-      {"mean", Acquisition::Kind::Mean, {{"models", 1, 1, 64, true}}},
-      {"ei", Acquisition::Kind::ExpectedImprovement, {{"models", 5, 2, 64, true}}},
-      {"ucb", Acquisition::Kind::UpperConfidenceBound, {{"models", 5, 2, 64, true}, {"kappa", 1, 0, 1000, false}}}};
+      {"mean", Acquisition::Kind::Mean, {{"models", 1, 1, kMostModels, true}}},
+      {"ei", Acquisition::Kind::ExpectedImprovement, {{"models", 5, 2, kMostModels, true}}},
+      {"ucb",
+       Acquisition::Kind::UpperConfidenceBound,
+       {{"models", 5, 2, kMostModels, true}, {"kappa", 1, 0, 1000, false}}}};
   return table;
 }
 

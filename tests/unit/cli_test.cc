@@ -347,6 +347,42 @@ TEST_F(Cli, ACostModelGoesFromRunToRun) {
   EXPECT_FALSE(exists("third.db"));
 }
 
+TEST_F(Cli, ModelsThatPredictTogetherGoFromRunToRun) {
+  auto write_list = [&](const std::string& name, const std::string& search) {
+    write(name, cat("version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 24, min_gain: 0}\nsearch: {", search,
+                    "}\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"));
+  };
+  write_list("improves.yaml", "acquisition: ei");
+  write_list("three.yaml", "models: 3");
+  write_list("one.yaml", "models: 1");
+  auto tune = [&](const std::string& list, const std::string& file, const std::string& database) {
+    return run({"tune", list, "--model", "tree", "--model-file", file, "--database", database});
+  };
+  for (const auto& [list, file, models] : {std::tuple("improves.yaml", "five", 5), {"three.yaml", "three", 3}}) {
+    ASSERT_EQ(tune(list, file, cat(file, ".db")).code, 0);
+    boost::json::object shown = run_json({"model", "show", file});
+    EXPECT_EQ(shown.at("model").as_string(), "tree");
+    EXPECT_EQ(shown.at("models").as_int64(), models);
+    EXPECT_EQ(shown.at("problem").as_string(), "");
+    Finished second = tune(list, file, cat(file, "_second.db"));
+    EXPECT_EQ(second.code, 0) << second.err;
+    EXPECT_EQ(second.err.find("it begins anew"), std::string::npos) << second.err;
+    EXPECT_EQ(run_json({"model", "show", file}).at("models").as_int64(), models);
+  }
+  Finished other_number = tune("one.yaml", "three", "other.db");
+  EXPECT_EQ(other_number.code, 2);
+  EXPECT_EQ(
+      other_number.err,
+      "tracewright: three: holds 3 models that predict together, and the `search` of this run has one model; name "
+      "another file\n");
+  Finished other_kind = run({"tune", "three.yaml", "--model", "random", "--model-file", "three"});
+  EXPECT_EQ(other_kind.code, 2);
+  EXPECT_NE(other_kind.err.find("three: holds the cost model `tree`, and this run uses `random`; give --model tree"),
+            std::string::npos)
+      << other_kind.err;
+  EXPECT_FALSE(exists("other.db"));
+}
+
 // The same records with the times that the draft model predicts: what is learned of them does not depend on how busy
 // the machine was.
 void write_predicted(Database& from, Database& to) {

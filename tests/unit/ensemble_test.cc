@@ -7,6 +7,7 @@
 #include <set>
 
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 
 namespace tw {
 namespace {
@@ -113,8 +114,30 @@ TEST(Ensemble, ModelsOfATrainedOneDifferWhereDataEnds) {
     EXPECT_FALSE(again.model->load(wrong));
     EXPECT_EQ(again.model->save(), bytes) << "it stays as it was";
   }
+  // As a file: it says what it holds, and can be opened without more.
+  std::optional<ModelHeader> header = model_header(bytes);
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->kind, "tree");
+  EXPECT_EQ(header->columns, 2);
+  EXPECT_EQ(header->models, 5);
+  EXPECT_EQ(model_header(one.model->save())->models, 1);
+  MadeModel opened = open_model(bytes, 2);
+  ASSERT_TRUE(opened.model) << opened.note;
+  EXPECT_EQ(opened.model->save(), bytes);
   Status four = again.model->load(make_model("tree", 2, 3, {.models = 4}).model->save());
   EXPECT_EQ(to_string(four.rejected()), "the saved ensemble has 4 models, expected 5");
+}
+
+// Bytes that say that they hold more models than there can be are opened neither slowly nor at all.
+TEST(Ensemble, OfTooManyModelsIsDamaged) {
+  for (i64 models : {i64{-1}, i64{0}, i64{kMostModels} + 1, i64{1} << 60}) {
+    ModelWriter out(kSeveralModels, 0);
+    out.put(models);
+    out.put_text(make_model("tree", 2, 1).model->save());
+    EXPECT_FALSE(open_model(out.take(), 2).model) << models;
+  }
+  std::string cut = make_model("tree", 2, 1, {.models = 2}).model->save();
+  for (std::size_t size = 0; size < cut.size(); ++size) EXPECT_FALSE(open_model(cut.substr(0, size), 2).model) << size;
 }
 
 }  // namespace
