@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/model_file.h"
 #include "cli/stored.h"
+#include "cli/tune_checks.h"
 #include "costmodel/evaluation.h"
 #include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
@@ -30,10 +31,12 @@ namespace {
 
 constexpr const char* kDraft = "draft";  // the analytic model, which learns nothing
 constexpr const char* kOwnRecords = "cpu_records.jsonl.gz";
+constexpr const char *kLearning = "mlp,xgboost,tree",
+                     *kBaselines = "draft,random";  // what eval judges if none is named
 
 struct Options {
   std::vector<std::string> files;
-  std::string models = "mlp,xgboost,tree,draft,random", model = "auto", output, effort = "full";
+  std::string models, model = "auto", objective = "usual", output, effort = "full";
   int folds = 5, seeds = 1, recall = 10, programs = 300;
   bool json = false;
 };
@@ -127,13 +130,23 @@ std::string learned_nothing(int candidates) {
   return cat("learned nothing of ", candidates, " candidates: they are too few");
 }
 
+// What --objective says; nullopt after a message.
+std::optional<Objective> objective_of(const Options& options) {
+  return check_objective(options.objective) ? parse_objective(options.objective) : std::nullopt;
+}
+
+// "rank" or "regression"; "" if it learns nothing, or that is not known.
+std::string shown_objective(Objective objective) { return objective == Objective::Usual ? "" : name_of(objective); }
+
 // ---- train
 
 int train(const Options& options) {
   if (options.output.empty()) return say("--output: say where the model is to be written"), Usage;
   if (!is_model_name("--model", options.model) || !may_become_model_file(options.output)) return Usage;
   if (!learns(options.model)) return say(cat("--model: `", options.model, "` learns nothing")), Usage;
-  MadeModel made = make_model(options.model, model_columns(options.model), 0);
+  std::optional<Objective> objective = objective_of(options);
+  if (!objective) return Usage;
+  MadeModel made = make_model(options.model, model_columns(options.model), 0, {.objective = *objective});
   if (!made.model) return say(made.note), Environment;
   std::optional<ModelData> data = read_data(options, feature_kind_of(options.model));
   if (!data) return Environment;
@@ -146,14 +159,15 @@ int train(const Options& options) {
   double seconds = seconds_now() - begin;
   if (options.json)
     print_json({{"model", made.model->name()},
+                {"objective", name_of(made.model->objective())},
                 {"candidates", report.candidates},
                 {"tasks", data->tasks.size()},
                 {"passes", report.passes},
                 {"loss", report.loss},
                 {"seconds", seconds}});
   else
-    fmt::print("{}: {} candidates of {} tasks, {} passes, {:.1f} s\n", made.model->name(), report.candidates,
-               data->tasks.size(), report.passes, seconds);
+    fmt::print("{}, by {}: {} candidates of {} tasks, {} passes, {:.1f} s\n", made.model->name(),
+               name_of(made.model->objective()), report.candidates, data->tasks.size(), report.passes, seconds);
   return Ok;
 }
 
@@ -162,18 +176,23 @@ int train(const Options& options) {
 // One row of the table: means over the seeds.
 struct Row {
   std::string model;
+  Objective objective;
+  bool is_default;  // what `tune` uses if nothing is said
   Holdout holdout;
   Evaluation mean;
 };
 
-Evaluation evaluate_model(const std::string& name, const ModelData& data, Holdout holdout, const Options& options) {
+Evaluation evaluate_model(const std::string& name, Objective objective, const ModelData& data, Holdout holdout,
+                          const Options& options) {
   Evaluation mean;
   for (int seed = 0; seed < options.seeds; ++seed) {
     const u64 split = static_cast<u64>(seed);
     std::vector<int> fold = holdout == Holdout::Candidates
                                 ? folds_of(data.data, options.folds, split)
                                 : folds_of(data.data, kinds_of(data, holdout), options.folds, split);
-    auto make = [&] { return make_model(name, model_columns(name), static_cast<u64>(seed)).model; };
+    auto make = [&] {
+      return make_model(name, model_columns(name), static_cast<u64>(seed), {.objective = objective}).model;
+    };
     Evaluation one =
         name == kDraft
             ? evaluate(data.draft, data.data, fold, options.recall)
@@ -197,7 +216,7 @@ std::string why_unknown(const Evaluation& found) {
   return found.accuracy.groups > 0 ? "" : "the parts are too small to compare anything";
 }
 
-void print(const std::vector<Row>& rows, const std::string& standard, const Options& options) {
+void print(const std::vector<Row>& rows, const Options& options) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   boost::json::array json;
   std::vector<std::vector<std::string>> table;
@@ -209,7 +228,8 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
     const double clear_pairs = share(found.clear_groups > 0 ? found.clear_pairs : kUnknown);
     if (!why.empty()) say(cat(row.model, ", ", name_of(row.holdout), ": ", why));
     json.push_back({{"model", row.model},
-                    {"default", row.model == standard},
+                    {"objective", shown_objective(row.objective)},
+                    {"default", row.is_default},
                     {"split", name_of(row.holdout)},
                     {"top1", json_number(share(found.top1))},
                     {"top5", json_number(share(found.top5))},
@@ -222,36 +242,51 @@ void print(const std::vector<Row>& rows, const std::string& standard, const Opti
                     {"training_seconds", row.mean.training_seconds},
                     {"scoring_us", row.mean.scoring_seconds * 1e6},
                     {"problem", why}});
-    table.push_back({row.model, name_of(row.holdout), shown(share(found.top1)), shown(share(found.top5)),
-                     shown(share(found.pairwise)), shown(clear_pairs), shown(share(found.rank)),
-                     shown(share(found.recall)), fmt::format("{:.1f} s", row.mean.training_seconds),
+    table.push_back({row.model, shown_objective(row.objective), name_of(row.holdout), shown(share(found.top1)),
+                     shown(share(found.top5)), shown(share(found.pairwise)), shown(clear_pairs),
+                     shown(share(found.rank)), shown(share(found.recall)),
+                     fmt::format("{:.1f} s", row.mean.training_seconds),
                      fmt::format("{:.1f} us", row.mean.scoring_seconds * 1e6)});
   }
   if (options.json)
     print_json({{"models", json}});
   else
-    print_table({"model", "split", "top-1", "top-5", "pairs", "clear pairs", "rank", cat("recall@", options.recall),
-                 "training", "a score"},
+    print_table({"model", "objective", "split", "top-1", "top-5", "pairs", "clear pairs", "rank",
+                 cat("recall@", options.recall), "training", "a score"},
                 table);
+}
+
+// The models that are judged; empty after a message.
+std::vector<std::string> judged_models(const Options& options, Objective objective) {
+  const bool is_usual = objective == Objective::Usual;
+  const std::string usual = is_usual ? cat(kLearning, ",", kBaselines) : kLearning;
+  std::vector<std::string> names = split(options.models.empty() ? usual : options.models, ',');
+  for (const std::string& name : names) {
+    if (!is_model_name("--models", name)) return {};
+    if (!is_usual && !learns(name))
+      return say(cat("--objective: `", name, "` learns nothing")), std::vector<std::string>();
+  }
+  return names;
 }
 
 int evaluate_all(const Options& options) {
   if (options.effort != "full" && options.effort != "round")
     return say(cat("--effort: `full` or `round`, not `", options.effort, "`")), Usage;
-  std::vector<std::string> names = split(options.models, ',');
-  if (names.empty()) return say("--models: name one"), Usage;
-  for (const std::string& name : names) {
-    if (!is_model_name("--models", name)) return Usage;
-  }
+  const std::optional<Objective> objective = objective_of(options);
+  const std::vector<std::string> names = objective ? judged_models(options, *objective) : std::vector<std::string>();
+  if (names.empty()) return Usage;
   std::map<FeatureKind, ModelData> by_kind;  // of the same candidates
-  std::string standard = make_model("auto", model_columns("auto"), 0).model->name();
+  const MadeModel standard = make_model("auto", model_columns("auto"), 0);
   std::vector<Row> rows;
   for (const std::string& name : names) {
-    MadeModel made = name == kDraft ? MadeModel{} : make_model(name, model_columns(name), 0);
+    MadeModel made = name == kDraft ? MadeModel{} : make_model(name, model_columns(name), 0, {.objective = *objective});
     if (name != kDraft && !made.model) {
       say(made.note);
       continue;
     }
+    const Objective learned = made.model ? made.model->objective() : Objective::Usual;
+    const bool is_default = made.model && made.model->name() == std::string_view(standard.model->name()) &&
+                            learned == standard.model->objective();
     FeatureKind kind = feature_kind_of(name);
     if (!by_kind.contains(kind)) {
       std::optional<ModelData> data = read_data(options, kind);
@@ -263,13 +298,13 @@ int evaluate_all(const Options& options) {
       std::vector<int> kinds = kinds_of(by_kind.at(kind), holdout);
       if (std::ranges::count(kinds, kinds[0]) == std::ssize(kinds) && holdout != Holdout::Candidates) continue;
       say(cat(name, ", ", name_of(holdout)));
-      Evaluation found = evaluate_model(name, by_kind.at(kind), holdout, options);
+      Evaluation found = evaluate_model(name, *objective, by_kind.at(kind), holdout, options);
       if (!found.problem.empty()) return say(cat(name, ": ", found.problem)), Environment;
-      rows.push_back({name, holdout, found});
+      rows.push_back({name, learned, is_default, holdout, found});
     }
   }
   if (rows.empty()) return Environment;
-  print(rows, standard, options);
+  print(rows, options);
   return Ok;
 }
 
@@ -312,9 +347,11 @@ int show(const Options& options) {
   std::optional<ModelHeader> header = model_header(*bytes);
   if (!header) return say(cat(options.files[0], " is no saved cost model")), Usage;
   MadeModel made = open_model(*bytes);
-  std::string problem = made.model ? "" : made.note;
+  const std::string problem = made.model ? "" : made.note;
+  const std::string objective = shown_objective(made.model ? made.model->objective() : header->objective);
   if (options.json)
     print_json({{"model", header->kind},
+                {"objective", objective},
                 {"models", header->models},
                 {"format", header->version},
                 {"features", name_of(feature_kind_of(header->kind))},
@@ -322,7 +359,8 @@ int show(const Options& options) {
                 {"bytes", bytes->size()},
                 {"problem", problem}});
   else
-    fmt::print("{}{}, format {}, {} feature columns ({}), {} bytes; {}\n", header->kind,
+    fmt::print("{}{}{}, format {}, {} feature columns ({}), {} bytes; {}\n", header->kind,
+               objective.empty() ? "" : cat(", by ", objective),
                header->models > 1 ? cat(", ", header->models, " models that predict together") : "", header->version,
                header->columns, name_of(feature_kind_of(header->kind)), bytes->size(),
                problem.empty() ? "this program can load it" : problem);
@@ -363,7 +401,8 @@ int run_model(int count, char** words) {
   app.add_option("FILE", options.files,
                  "databases with records, or records that `db export` wrote (.jsonl, .jsonl.gz); none: those that come "
                  "with tracewright; show: the file of a model");
-  app.add_option("--models", options.models, cat("eval: of ", join(model_names(), ", ")));
+  app.add_option("--models", options.models,
+                 cat("eval: of ", join(model_names(), ", "), "; if none is said, ", kLearning, ",", kBaselines));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
   app.add_option("--recall", options.recall,
@@ -371,6 +410,9 @@ int run_model(int count, char** words) {
       .range(1, 1000000);
   app.add_option("--effort", options.effort, "eval: `full`, or `round`: what a search takes between two batches");
   app.add_option("--model", options.model, cat("train: ", join(model_names(), ", ")));
+  app.add_option("--objective", options.objective,
+                 cat("train, eval: what the models learn, ", join(objective_names(), ", "),
+                     ": what each was made for, as in `tune`, the order of a task's candidates, or their speed"));
   app.add_option("--output", options.output, "train: the file of the model; data: the database");
   app.add_option("--programs", options.programs, "data: different ones of each task").range(2, 1000000);
   app.add_flag("--json", options.json, "print JSON");

@@ -360,7 +360,8 @@ bool are_right(const Options& options) {
 
 // What the file of --model-file holds is what the cost model begins with. False after a message.
 bool take_model_file(TuneOptions& tuning, const std::string& path) {
-  std::optional<std::string> model = read_model_file(path, tuning.cost_model, plan_of(tuning.search).models);
+  std::optional<std::string> model = read_model_file(
+      path, tuning.cost_model, {.objective = tuning.objective, .models = plan_of(tuning.search).models});
   if (!model || (!path.empty() && !may_become_model_file(path))) return false;
   tuning.model_bytes = std::move(*model), tuning.keep_model = !path.empty();
   return true;

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "costmodel/make_model.h"
 #include "costmodel/model_bytes.h"
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
@@ -40,23 +39,29 @@ bool may_become_model_file(const std::string& path) {
   return false;
 }
 
-std::optional<std::string> read_model_file(const std::string& path, const std::string& name, int models) {
+std::optional<std::string> read_model_file(const std::string& path, const std::string& name,
+                                           const ModelOptions& options) {
   if (path.empty() || !std::filesystem::exists(path)) return "";
   std::optional<std::string> bytes = read_file(path);
   if (!bytes) return std::nullopt;
-  MadeModel made = make_model(name, model_columns(name), 0, {.models = models});
+  MadeModel made = make_model(name, model_columns(name), 0, options);
   if (!made.model) return say(made.note), std::nullopt;
   std::optional<ModelHeader> header = model_header(*bytes);
   if (header && header->kind != made.model->name())
     return say(cat(path, ": holds the cost model `", header->kind, "`, and this run uses `", made.model->name(),
                    "`; give --model ", header->kind)),
            std::nullopt;
-  if (header && header->models != models)
-    return say(cat(path, ": holds ", several(header->models), ", and the `search` of this run has ", several(models),
-                   "; name another file")),
+  if (header && header->models != options.models)
+    return say(cat(path, ": holds ", several(header->models), ", and the `search` of this run has ",
+                   several(options.models), "; name another file")),
            std::nullopt;
-  if (Status loaded = made.model->load(*bytes); !loaded)
-    return say(cat(path, ": ", to_string(loaded.rejected()))), std::nullopt;
+  const MadeModel saved = open_model(*bytes);
+  if (!saved.model) return say(cat(path, ": ", saved.note)), std::nullopt;
+  const Objective learned = saved.model->objective(), wanted = made.model->objective();
+  if (learned != wanted)
+    return say(cat(path, ": has learned by ", name_of(learned), ", and this run learns by ", name_of(wanted),
+                   "; give --objective ", name_of(learned))),
+           std::nullopt;
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/objective.h"
 #include "dsl/base/arena.h"
 #include "dsl/base/result.h"
 
@@ -75,6 +76,8 @@ class CostModel {
   virtual ~CostModel() = default;
   // The name by which make_model() makes it.
   virtual const char* name() const = 0;
+  // What it learns: rank or regression; usual = nothing.
+  virtual Objective objective() const { return Objective::Usual; }
   // One score per candidate; higher = expected to be faster. Scores are comparable within a group
   // only. A model that has learned nothing yet scores all candidates 0.
   virtual std::vector<float> predict(const FeatureBatch& batch) const = 0;

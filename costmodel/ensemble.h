@@ -14,6 +14,7 @@ class Ensemble : public CostModel {
   Ensemble(std::vector<std::unique_ptr<CostModel>> models, u64 seed);
 
   const char* name() const override { return models_[0]->name(); }
+  Objective objective() const override { return models_[0]->objective(); }
   // The mean of the models' scores.
   std::vector<float> predict(const FeatureBatch& batch) const override;
   std::vector<Prediction> predict_with_deviation(const FeatureBatch& batch) const override;

@@ -105,7 +105,7 @@ MadeModel open_model(std::string_view bytes, int columns) {
   if (!header) return {nullptr, "it is no saved cost model"};
   if (header->models > kMostModels) return {nullptr, to_string(damaged_model())};
   MadeModel made = make_model(header->kind, columns > 0 ? columns : model_columns(header->kind), 0,
-                              {.models = static_cast<int>(header->models)});
+                              {.objective = header->objective, .models = static_cast<int>(header->models)});
   if (!made.model) return made;
   if (Status loaded = made.model->load(bytes); !loaded) return {nullptr, to_string(loaded.rejected())};
   return made;

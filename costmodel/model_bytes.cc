@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view magic = "tracewright model";
 constexpr i64 version = 2;
+constexpr char kBeforeObjective = ':';
 
 std::string bytes_of(const Hash128& hash) {
   std::string bytes(sizeof hash, '\0');
@@ -14,16 +15,27 @@ std::string bytes_of(const Hash128& hash) {
   return bytes;
 }
 
+std::string_view name_of_kind(std::string_view kind) { return kind.substr(0, kind.find(kBeforeObjective)); }
+
 // The header that the bytes begin with, which are read up to its end.
 std::optional<ModelHeader> first_header(ModelReader& in) {
   ModelHeader out;
   std::string_view kind;
   if (!in.skip(magic) || !in.get(out.version) || !in.get_text(kind) || !in.get(out.columns)) return std::nullopt;
-  out.kind = kind;
+  out.kind = name_of_kind(kind);
+  if (out.kind.size() == kind.size()) return out;
+  std::optional<Objective> objective = parse_objective(kind.substr(out.kind.size() + 1));
+  if (!objective) return std::nullopt;
+  out.objective = *objective;
   return out;
 }
 
 }  // namespace
+
+std::string saved_kind(std::string_view name, Objective objective, Objective usual) {
+  std::string kind(name);
+  return objective == usual ? kind : kind + kBeforeObjective + name_of(objective);
+}
 
 ModelWriter::ModelWriter(std::string_view kind, int columns) : bytes_(magic) {
   put(version);
@@ -44,7 +56,7 @@ bool ModelReader::get_text(std::string_view& text) {
   return true;
 }
 
-Status ModelReader::header(std::string_view kind, int columns) {
+Status ModelReader::header(std::string_view name, int columns) {
   std::string_view whole = bytes_;
   if (!skip(magic)) return reject("these bytes are no saved cost model");
   i64 found_version = 0, found_columns = 0;
@@ -59,7 +71,7 @@ Status ModelReader::header(std::string_view kind, int columns) {
   std::string_view written = whole.substr(0, whole.size() - sizeof(Hash128));
   if (whole.substr(written.size()) != bytes_of(hash_bytes(written))) return damaged_model();
   if (!get_text(found_kind) || !get(found_columns)) return damaged_model();
-  if (found_kind != kind) return reject("the saved model is of another kind than {a}", Str(kind));
+  if (name_of_kind(found_kind) != name) return reject("the saved model is of another kind than {a}", Str(name));
   if (found_columns != columns) {
     return reject("the saved model has {0} feature columns, this program has {1}; train it again", found_columns,
                   columns);

@@ -8,9 +8,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include "costmodel/objective.h"
 #include "dsl/base/result.h"
 
 namespace tw {
+
+// The kind that a model is saved as: its name, and behind it what it learns, unless that is usual for it ("tree:rank").
+std::string saved_kind(std::string_view name, Objective objective, Objective usual);
 
 class ModelWriter {
  public:
@@ -33,8 +37,9 @@ class ModelWriter {
 class ModelReader {
  public:
   explicit ModelReader(std::string_view bytes) : bytes_(bytes) {}
-  // Rejects unless the bytes start with the header of that kind of model, and their hash fits.
-  Status header(std::string_view kind, int columns);
+  // Rejects unless the bytes start with the header of a model of that name, whatever it has learned, and their hash
+  // fits.
+  Status header(std::string_view name, int columns);
   // Reads one value; false, and nothing read, if the bytes end before it.
   template <class T>
   bool get(T& value) {
@@ -61,12 +66,13 @@ class ModelReader {
 // The kind that several models of one kind are saved as (ensemble.h): their number, then the bytes of each.
 inline constexpr std::string_view kSeveralModels = "ensemble";
 
-// What the header of saved bytes says; nullopt if they are no saved model. Of several models kind and columns are those
-// of the first.
+// What the header of saved bytes says; nullopt if they are no saved model. Of several models that predict together all
+// but their number is that of the first.
 struct ModelHeader {
   i64 version = 0, columns = 0;
-  std::string kind;
-  i64 models = 1;  // that predict together; at least 1
+  std::string kind;  // the name of the model
+  Objective objective = Objective::Usual;
+  i64 models = 1;  // at least 1
 };
 std::optional<ModelHeader> model_header(std::string_view bytes);
 

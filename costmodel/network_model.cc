@@ -71,12 +71,18 @@ class NetworkModel : public CostModel {
  public:
   NetworkModel(const tw_network_api* api, const NetworkForm& form, tw_network* network, int columns, u64 seed,
                Objective objective)
-      : api_(api), form_(form), network_(network), columns_(columns), seed_(seed), objective_(objective) {}
+      : api_(api),
+        form_(form),
+        network_(network),
+        columns_(columns),
+        seed_(seed),
+        objective_(resolved(objective, kUsual)) {}
   NetworkModel(const NetworkModel&) = delete;
   NetworkModel& operator=(const NetworkModel&) = delete;
   ~NetworkModel() override { api_->destroy(network_); }
 
   const char* name() const override { return form_.name; }
+  Objective objective() const override { return objective_; }
 
   std::vector<float> predict(const FeatureBatch& batch) const override {
     std::vector<float> scores(batch.size());
@@ -110,7 +116,7 @@ class NetworkModel : public CostModel {
   }
 
   std::string save() const override {
-    ModelWriter out(name(), columns_);
+    ModelWriter out(saved_kind(name(), objective_, kUsual), columns_);
     out.put(seed_);
     std::string network(static_cast<std::size_t>(api_->saved_bytes(network_)), '\0');
     api_->save(network_, network.data());
@@ -132,6 +138,8 @@ class NetworkModel : public CostModel {
   }
 
  private:
+  static constexpr Objective kUsual = Objective::Rank;
+
   tw_network_batch view_of(const FeatureBatch& batch) const {
     TW_CHECK(batch.columns == columns_);
     return {batch.values.data(), batch.first_row.data(), batch.size()};

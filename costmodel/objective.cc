@@ -48,6 +48,8 @@ std::optional<Objective> parse_objective(std::string_view name) {
   return static_cast<Objective>(at - names.begin());
 }
 
+std::string name_of(Objective objective) { return std::string(names[static_cast<std::size_t>(objective)]); }
+
 void squared_slopes(const Learned& data, std::span<const float> scores, float slow_weight, Slopes& out) {
   clear(scores.size(), out);
   for (int c : data.places) {

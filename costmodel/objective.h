@@ -17,6 +17,9 @@ enum class Objective : u8 { Usual, Rank, Regression };
 // usual, rank, regression
 std::vector<std::string> objective_names();
 std::optional<Objective> parse_objective(std::string_view name);
+std::string name_of(Objective objective);
+// What is learned where `asked` is asked of a model that was made for `own`.
+constexpr Objective resolved(Objective asked, Objective own) { return asked == Objective::Usual ? own : asked; }
 
 // Candidates to learn from; views of arrays that somebody else owns.
 struct Learned {

@@ -16,6 +16,7 @@ class TransferModel : public CostModel {
   TransferModel(std::unique_ptr<CostModel> global, std::unique_ptr<CostModel> local);
 
   const char* name() const override { return local_->name(); }
+  Objective objective() const override { return local_->objective(); }
   std::vector<float> predict(const FeatureBatch& batch) const override;
   // Deviations are those of the local model.
   std::vector<Prediction> predict_with_deviation(const FeatureBatch& batch) const override;

@@ -13,14 +13,16 @@ namespace tw {
 class TreeModel : public CostModel {
  public:
   TreeModel(int columns, u64 seed, Objective objective = Objective::Usual)
-      : columns_(columns), seed_(seed), objective_(objective) {}
+      : columns_(columns), seed_(seed), objective_(resolved(objective, kUsual)) {}
   const char* name() const override { return "tree"; }
+  Objective objective() const override { return objective_; }
   std::vector<float> predict(const FeatureBatch& batch) const override;
   TrainReport update(const Dataset& data, Effort effort) override;
   std::string save() const override;
   Status load(std::string_view bytes) override;
 
  private:
+  static constexpr Objective kUsual = Objective::Regression;
   // The loss at the end.
   float fit_speed(MatrixView x, std::span<const float> speed, std::span<const float> base, const TreeOptions& options);
   float fit_order(MatrixView x, std::span<const float> speed, std::span<const std::int32_t> group,

@@ -192,10 +192,11 @@ class XgboostModel : public CostModel {
         form_(form),
         columns_(columns),
         seed_(seed),
-        objective_(objective == Objective::Usual ? form.usual : objective),
+        objective_(resolved(objective, form.usual)),
         booster_(nullptr, api.free_booster) {}
 
   const char* name() const override { return form_.name; }
+  Objective objective() const override { return objective_; }
 
   std::vector<float> predict(const FeatureBatch& batch) const override {
     TW_CHECK(batch.columns == columns_);
@@ -235,7 +236,7 @@ class XgboostModel : public CostModel {
   }
 
   std::string save() const override {
-    ModelWriter out(name(), columns_);
+    ModelWriter out(saved_kind(name(), objective_, form_.usual), columns_);
     out.put(seed_);
     out.put(static_cast<i64>(trees_));
     std::string_view bytes;

@@ -440,7 +440,8 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
     EXPECT_GT(row.at("top1").as_double(), 0);
     EXPECT_GE(row.at("clear_pairs").as_double(), 0);
     EXPECT_GE(row.at("top5").as_double(), row.at("top1").as_double());
-    EXPECT_FALSE(row.at("default").as_bool()) << "none of these three";
+    EXPECT_EQ(row.at("objective").as_string(), row.at("model").as_string() == "tree" ? "regression" : "")
+        << "what it does in a tune, too";
     EXPECT_EQ(row.at("recall_at").as_int64(), 10);
   }
   {  // A third each: drawn at random, preferred by the draft model, proposed by a search.
@@ -476,6 +477,98 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
                  "my.model"})
                 .code,
             0);
+}
+
+TEST_F(Cli, ModelTakesAnObjective) {
+  write("two.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
+        "  - {name: wide, op: matmul, args: {M: 16, N: 256, K: 96}}\n");
+  ASSERT_EQ(run({"tune", "two.yaml", "--database", "two.db", "--trials", "24", "--model", "tree"}).code, 0);
+  auto trained = [&](const std::string& objective) {
+    const std::string file = cat(objective, ".model");
+    boost::json::object report =
+        run_json({"model", "train", "two.db", "--model", "tree", "--objective", objective, "--output", file});
+    EXPECT_EQ(report.at("objective"), run_json({"model", "show", file}).at("objective"));
+    return std::string(report.at("objective").as_string());
+  };
+  EXPECT_EQ(trained("usual"), "regression");
+  EXPECT_EQ(trained("regression"), "regression");
+  EXPECT_EQ(trained("rank"), "rank");
+  auto file = [&](const std::string& objective) {
+    return test::read_file(cat(folder.path(), "/", objective, ".model"));
+  };
+  EXPECT_EQ(file("usual"), file("regression"));
+  EXPECT_NE(file("rank"), file("regression"));
+  EXPECT_NE(run({"model", "show", "rank.model"}).out.find("tree, by rank, format "), std::string::npos);
+
+  auto objectives = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"model", "eval", "two.db", "--folds", "2"});
+    std::set<std::string> found;
+    const boost::json::array rows = run_json(std::move(words)).at("models").as_array();
+    for (const boost::json::value& row : rows)
+      found.insert(cat(row.at("model").as_string().c_str(), " ", row.at("objective").as_string().c_str()));
+    return found;
+  };
+  EXPECT_EQ(objectives({"--models", "tree,draft"}), (std::set<std::string>{"tree regression", "draft "}));
+  EXPECT_EQ(objectives({"--models", "tree", "--objective", "rank"}), (std::set<std::string>{"tree rank"}));
+
+  // A run goes on with what it would learn itself.
+  auto tune = [&](const std::string& objective) {
+    return run({"tune", "two.yaml", "--database", "two.db", "--more", "2", "--model", "tree", "--model-file",
+                "rank.model", "--objective", objective});
+  };
+  Finished other = tune("usual");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_EQ(other.err,
+            "tracewright: rank.model: has learned by rank, and this run learns by regression; give --objective rank\n");
+  Finished same = tune("rank");
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(run_json({"model", "show", "rank.model"}).at("objective").as_string(), "rank");
+}
+
+TEST_F(Cli, EvalTellsWhichModelIsTheDefault) {
+  write("two.yaml",
+        "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+        "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
+        "  - {name: wide, op: dense, args: {M: 16, N: 256, K: 96}}\n");
+  ASSERT_EQ(run({"tune", "two.yaml", "--database", "two.db", "--trials", "24", "--model-file", "m"}).code, 0);
+  const boost::json::value used = run_json({"model", "show", "m"}).at("model");  // nothing was said of it
+  auto defaults = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"model", "eval", "two.db", "--folds", "2", "--effort", "round"});
+    std::multimap<std::string, boost::json::value> of_split;
+    const boost::json::array rows = run_json(std::move(more)).at("models").as_array();
+    for (const boost::json::value& row : rows) {
+      if (row.at("default").as_bool()) of_split.emplace(row.at("split").as_string(), row.at("model"));
+    }
+    return of_split;
+  };
+  const auto named = defaults({"--models", "draft,random,tree,mlp"}), by_itself = defaults({"--models", "auto,random"});
+  ASSERT_EQ(named.size(), 3u) << "one of each split";
+  for (const char* split : {"within tasks", "unseen tasks", "unseen operators"}) {
+    ASSERT_EQ(named.count(split), 1u) << split;
+    EXPECT_EQ(named.find(split)->second, used);
+    ASSERT_EQ(by_itself.count(split), 1u) << split;
+    EXPECT_EQ(by_itself.find(split)->second.as_string(), "auto");
+  }
+  for (const char* objective : {"rank", "regression"}) {
+    const bool is_usual = (used.as_string() == "mlp") == (objective == std::string_view("rank"));
+    EXPECT_EQ(defaults({"--models", used.as_string().c_str(), "--objective", objective}).size(), is_usual ? 3u : 0u);
+  }
+}
+
+TEST_F(Cli, EvalTakesTheRecordsThatComeWithIt) {
+  boost::json::array rows =
+      run_json({"model", "eval", "--models", "draft,random", "--folds", "2"}).at("models").as_array();
+  ASSERT_EQ(rows.size(), 6u);
+  for (const boost::json::value& row : rows) {
+    SCOPED_TRACE(boost::json::serialize(row));
+    EXPECT_EQ(row.at("problem").as_string(), "");
+    if (row.at("model").as_string() == "random")
+      EXPECT_NEAR(row.at("pairwise").as_double(), 0.5, 0.03);
+    else
+      EXPECT_GT(row.at("pairwise").as_double(), 0.6);
+  }
 }
 
 TEST_F(Cli, TransfersWhatAModelFileHolds) {
@@ -671,6 +764,10 @@ TEST_F(Cli, ModelSaysWhatIsWrong) {
   fails({"show"}, 2, "name one file");
   fails({"train", "one.db", "--output", "nowhere/m"}, 2, "there is no folder nowhere");
   fails({"train", "one.db", "--output", "x", "--model", "draft"}, 2, "`draft` learns nothing");
+  fails({"train", "one.db", "--output", "x", "--objective", "order"}, 2,
+        "--objective: expected usual, rank, regression, found `order`");
+  fails({"eval", "one.db", "--objective", "order"}, 2, "--objective: expected usual, rank, regression, found `order`");
+  fails({"eval", "one.db", "--models", "tree,draft", "--objective", "rank"}, 2, "--objective: `draft` learns nothing");
   ASSERT_EQ(run({"model", "train", "one.db", "--model", "tree", "--output", "m"}).code, 0);
   std::string bytes = test::read_file(folder.path() + "/m");
   write("cut.model", bytes.substr(0, bytes.size() - 1));

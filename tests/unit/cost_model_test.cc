@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 #include "costmodel/random_model.h"
 #include "costmodel/symmetric_trees.h"
 #include "costmodel/tree_model.h"
@@ -212,6 +213,7 @@ TEST(Objectives, HaveNames) {
   EXPECT_EQ(parse_objective("usual"), Objective::Usual);
   EXPECT_FALSE(parse_objective("Rank"));
   EXPECT_EQ(join(objective_names(), ", "), "usual, rank, regression");
+  for (const std::string& name : objective_names()) EXPECT_EQ(name_of(*parse_objective(name)), name);
 }
 
 // ---- models
@@ -237,6 +239,24 @@ TEST(TreeModel, RegressionIsWhatItUsuallyDoes) {
   usual.update(data, Effort::Round);
   regression.update(data, Effort::Round);
   EXPECT_EQ(usual.save(), regression.save());
+}
+
+// What a file says of its objective: nothing where it is the usual one, so files of before are what they were.
+TEST(TreeModel, IsOpenedWithItsObjective) {
+  for (Objective objective : {Objective::Rank, Objective::Regression}) {
+    MadeModel made = make_model("tree", 64, 1, {.objective = objective});
+    made.model->update(synthetic_costs({.groups = 1, .per_group = 40, .columns = 64}, 1), Effort::Round);
+    const std::string bytes = made.model->save();
+    EXPECT_EQ(model_header(bytes)->kind, "tree");
+    EXPECT_EQ(model_header(bytes)->objective, objective == Objective::Rank ? objective : Objective::Usual);
+    MadeModel opened = open_model(bytes, 64);
+    ASSERT_TRUE(opened.model) << opened.note;
+    EXPECT_EQ(opened.model->objective(), objective);
+    EXPECT_EQ(opened.model->save(), bytes);
+  }
+  EXPECT_EQ(make_model("random", 64, 1).model->objective(), Objective::Usual) << "it learns nothing";
+  ModelWriter out("tree:order", 64);
+  EXPECT_FALSE(model_header(out.take())) << "there is no such objective";
 }
 
 TEST(TreeModel, SumsOverRowsWhateverTheirOrder) {
