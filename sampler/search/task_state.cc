@@ -122,7 +122,7 @@ void read_traces(TaskState& state, int threads, TuneObserver& observer, const st
 }
 
 // Takes the fastest records of the other machines in turn.
-void read_seeds(TaskState& state, TuneObserver& observer) {
+void read_seeds(TaskState& state) {
   CandidateBuilder builder(state.space);
   HashSet programs;
   std::size_t most = 0;
@@ -136,11 +136,17 @@ void read_seeds(TaskState& state, TuneObserver& observer) {
         state.seeds.push_back(std::move(*seed));
     }
   }
+}
+
+// What others measured of the task is taken as far as the search begins with what others found at all.
+void take_foreign(TaskState& state, bool has_transfer, TuneObserver& observer) {
+  if (has_transfer) read_seeds(state);
   state.foreign.clear();
   if (state.foreign_records == 0) return;
-  observer.on_message(
-      cat(state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
-          " of another machine or timing: the best of them are measured again here, their times are not compared"));
+  observer.on_message(cat(
+      state.task->name, ": ", state.foreign_records, state.foreign_records == 1 ? " record is" : " records are",
+      " of another machine or timing: ",
+      has_transfer ? "the best of them are measured again here, their times are not compared" : "they are not used"));
 }
 
 // The records for --replay-measurements: those of this machine if there are any, else of the machine that measured
@@ -309,7 +315,7 @@ void open_space(TaskState& state, const rules::Library& library, const TuneOptio
   for (const Trace& trace : task.templates) add_template(state.space.space, trace);
   if (state.space.space.sketches.empty()) state.progress.problem = "the rules leave no sketch";
   read_traces(state, std::max(threads, 1), observer, stop);
-  read_seeds(state, observer);
+  take_foreign(state, plan_of(options.search).has_transfer, observer);
   carry_transfer_seeds(state, observer, stop);
 }
 

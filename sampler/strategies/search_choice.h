@@ -46,7 +46,7 @@ struct SearchPlan {
   SelectionOptions selection = {};
   Acquisition acquisition = {};
   int models = 1;             // that predict together, see Ensemble
-  bool has_transfer = false;  // the search begins with transfer seeds, too (transfer_seeds.h)
+  bool has_transfer = false;  // the search begins with seeds of other machines, too, and transfer seeds
 };
 // The plan that a choice makes; errors_of(choice) must be empty.
 SearchPlan plan_of(const SearchChoice& choice);

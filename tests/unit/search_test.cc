@@ -146,6 +146,47 @@ TEST_F(Search, RecordsOfAnotherMachineSeedAndAreNotCompared) {
   EXPECT_EQ(nothing.tasks[0].best_seconds, result.tasks[0].best_seconds);
 }
 
+// With `transfer: none`, or a strategy that has no transfer, what others measured changes nothing.
+TEST_F(Search, WithoutTransferRecordsOfAnotherMachineSeedNothing) {
+  tasks_.pop_back();
+  Database theirs = database("theirs");
+  FakeMeasurer measurer;
+  Watcher watcher;
+  run(options(), theirs, &measurer, watcher);
+  std::vector<Record> foreign = trials(theirs);
+  // The last one was no part of a first batch.
+  ASSERT_TRUE(foreign.back().ok() && foreign.back().generation > 0 && !foreign.back().trace.empty());
+  foreign.back().seconds = 1e-9;
+  const std::string best = foreign.back().program;
+  int databases = 0;
+  auto first_batch = [&](const TuneOptions& how, bool is_there) {
+    Database file = database(cat("own", ++databases));
+    for (Record& record : foreign) {
+      record.host = "another, 2 of 2 cores, Linux 1";
+      EXPECT_TRUE(!is_there || file.add_record(record));
+    }
+    run(how, file, &measurer, watcher);
+    std::vector<std::string> programs;
+    for (const Record& record : records(file)) {
+      if (record.host == host_description()) programs.push_back(record.program);
+    }
+    return programs;
+  };
+  TuneOptions how = options(2, 1, 8);
+  EXPECT_EQ(std::ranges::count(first_batch(how, true), best), 1) << "with transfer it is there";
+  EXPECT_EQ(std::ranges::count(first_batch(how, false), best), 0) << "and would not be by itself";
+  for (const char* strategy : {"evolutionary", "annealing", "metropolis", "reference", "genetic", "random"}) {
+    how.search = {.strategy = strategy, .transfer = "none"};
+    watcher.messages.clear();
+    const std::vector<std::string> with = first_batch(how, true), without = first_batch(how, false);
+    EXPECT_EQ(with, without) << strategy;
+    EXPECT_EQ(with.size(), 8u) << strategy;
+    EXPECT_EQ(watcher.messages,
+              std::vector<std::string>{
+                  cat("dense: ", foreign.size(), " records are of another machine or timing: they are not used")});
+  }
+}
+
 // Also where one task has more trials than another: dense has 12, softmax 5.
 TEST_F(Search, MoreIsCountedFromEachTasksOwnTrials) {
   Database file = database("more");
