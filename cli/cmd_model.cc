@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/model_file.h"
+#include "cli/open_list.h"
 #include "cli/stored.h"
 #include "cli/tune_checks.h"
 #include "costmodel/evaluation.h"
@@ -97,6 +98,30 @@ std::optional<ModelData> read_data(const Options& options, FeatureKind features)
 
 // ---- data
 
+// Says which tasks have fewer programs than were asked for. False after a message.
+bool say_short_tasks(const Options& options) {
+  std::optional<LoadedList> list = open_list(options.files[0]);
+  std::optional<Database> database = open_database(options.output, DatabaseMode::Read);
+  std::optional<std::vector<TaskSummary>> stored = database ? checked(database->tasks()) : std::nullopt;
+  if (!list || !stored) return false;
+  bool is_short = false;
+  for (const TuneTask& task : list->tasks) {
+    const TaskKey key = key_of(task);
+    i64 most = 0;
+    for (const TaskSummary& found : *stored) {
+      if (found.workload != key.workload || found.target != key.target) continue;
+      for (const MachineSummary& machine : found.machines) most = std::max(most, machine.trials);
+    }
+    if (most >= options.programs) continue;
+    is_short = true;
+    say(cat(task.name, ": ", most, " of ", options.programs, " programs"));
+  }
+  if (double seconds = list->list.seconds.value; is_short && seconds > 0)
+    say(cat("each of the three runs had the ", seconds,
+            " s of the list's budget; the same command goes on where they stopped"));
+  return true;
+}
+
 // A third of the programs are drawn at random, so that slow ones are there, too; a third are those that the draft model
 // prefers, so that its errors are seen; the others a search proposes, among which it has to choose. All are runs of
 // `tune`, which go on where they stopped.
@@ -123,7 +148,7 @@ int measure_data(const Options& options) {
     int code = run_tune(static_cast<int>(pointers.size()), pointers.data());
     if (code != Ok && code != TargetMissed) return code;
   }
-  return Ok;
+  return say_short_tasks(options) ? Ok : Environment;
 }
 
 std::string learned_nothing(int candidates) {

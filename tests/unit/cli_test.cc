@@ -479,6 +479,44 @@ TEST_F(Cli, ModelMeasuresLearnsAndJudges) {
             0);
 }
 
+TEST_F(Cli, ModelDataGoesOnAndTellsWhatIsShort) {
+  const std::string tasks =
+      "tasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
+      "  - {name: rows, op: softmax, args: {M: 8, N: 64}}\n";
+  write("two.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\n" + tasks);
+  write("hasty.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {seconds: 0.5}\n" + tasks);
+  auto stored = [&](const std::string& name) {
+    Database records = *Database::open(folder.path() + "/" + name, DatabaseMode::Read);
+    std::map<std::string, i64> trials;
+    for (const TaskSummary& task : *records.tasks()) trials[task.task] = task.trials;
+    return std::pair(trials, *records.latest_record());
+  };
+  auto measure = [&](const std::string& list, const std::string& programs) {
+    Finished done = run({"model", "data", list, "--output", list + ".db", "--programs", programs});
+    EXPECT_EQ(done.code, 0) << done.err;
+    return done.err;
+  };
+  // The space of softmax has some ten programs.
+  const std::string first = measure("two.yaml", "48");
+  const auto [trials, latest] = stored("two.yaml.db");
+  EXPECT_EQ(trials.at("gemm"), 48);
+  EXPECT_LT(trials.at("rows"), 48);
+  const std::string rows = cat("tracewright: rows: ", trials.at("rows"), " of 48 programs\n");
+  EXPECT_TRUE(first.ends_with(rows)) << first;
+  EXPECT_EQ(first.find("gemm: 48 of"), std::string::npos) << first;
+  const std::string again = measure("two.yaml", "48");
+  EXPECT_TRUE(again.ends_with(rows)) << again;
+  EXPECT_EQ(stored("two.yaml.db"), std::pair(trials, latest)) << "nothing is measured twice";
+
+  const std::string hasty = measure("hasty.yaml", "100000");
+  EXPECT_NE(hasty.find("tracewright: gemm: "), std::string::npos) << hasty;
+  EXPECT_NE(hasty.find(" of 100000 programs\n"), std::string::npos) << hasty;
+  EXPECT_TRUE(
+      hasty.ends_with("tracewright: each of the three runs had the 0.5 s of the list's budget; the same command "
+                      "goes on where they stopped\n"))
+      << hasty;
+}
+
 TEST_F(Cli, ModelTakesAnObjective) {
   write("two.yaml",
         "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
