@@ -812,6 +812,41 @@ TEST_F(Cli, ModelSaysWhatIsWrong) {
   EXPECT_EQ(run({"model", "show", "cut.model"}).code, 1);
 }
 
+// Whoever reads a file of a model says what is wrong with it, before anything starts.
+TEST_F(Cli, ModelFilesThatDoNotFitAreRefused) {
+  write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
+  const std::string good = make_model("tree", feature_columns(), 1).model->save();
+  constexpr std::string_view kMagic = "tracewright model";
+  std::string damaged = good, other_version = good;
+  damaged.back() ^= 1;
+  other_version[kMagic.size()] = 1;
+  write("damaged", damaged);
+  write("cut", good.substr(0, good.size() - 1));
+  write("other_version", other_version);
+  write("other_features", make_model("tree", 5, 1).model->save());
+  const char* const is_damaged = "the saved model is damaged: its bytes are not those that were written\n";
+  for (const auto& [file, message] :
+       {std::pair<std::string, std::string>{"damaged", is_damaged},
+        {"cut", is_damaged},
+        {"other_version", "the saved model has format 1, this program reads format 2; train it again\n"},
+        {"other_features",
+         cat("the saved model has 5 feature columns, this program has ", feature_columns(), "; train it again\n")}}) {
+    SCOPED_TRACE(file);
+    const std::string before = test::read_file(folder.path() + "/" + file);
+    for (const auto& [flag, said] : {std::pair("--model-file", cat(file, ": ", message)),
+                                     {"--transfer", cat("--transfer ", file, ": ", file, ": ", message)}}) {
+      Finished tuned = run({"tune", "one.yaml", "--model", "tree", flag, file, "--database", "new.db"});
+      EXPECT_EQ(tuned.code, 2);
+      EXPECT_EQ(tuned.err, cat("tracewright: ", said));
+    }
+    EXPECT_FALSE(exists("new.db"));
+    EXPECT_EQ(test::read_file(folder.path() + "/" + file), before);
+    Finished shown = run({"model", "show", file});
+    EXPECT_EQ(shown.code, 1);
+    EXPECT_NE(shown.out.find(message), std::string::npos) << shown.out;
+  }
+}
+
 TEST_F(Cli, RecordsOfAnotherMachineAreShownAndMeasuredAgain) {
   write("small.yaml", test::kGemmAndRows);
   run_json({"tune", "small.yaml"});
