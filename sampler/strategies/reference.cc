@@ -2,13 +2,14 @@
 // model in front, no forks, its own choice of the batch. The population is a fifth of measured candidates and draws,
 // four generations are bred, parents by score, and the best by score are measured with five in a hundred of the draws.
 // Scores are random until 100 programs are measured, as many as its cost model waits for; batches are of 64. A child
-// that is rejected is tried again, ten times, and at last a parent stays. What is not its own: mutators and their
-// weights are those of sampler/draw, and parents have weights exponential in the score, since scores here may be
-// negative.
+// that is rejected is tried again, ten times, and at last a parent stays. Mutators have its
+// probabilities (reference_mutators.h). What is not its own: parents have weights exponential in the score, since
+// scores here may be negative.
 #include <algorithm>
 
 #include "sampler/strategies/evolutionary.h"
 #include "sampler/strategies/proposer.h"
+#include "sampler/strategies/reference_mutators.h"
 #include "sampler/strategies/strategies.h"
 
 namespace tw {
@@ -61,20 +62,25 @@ class Reference : public Strategy {
     for (Candidate& candidate : population) candidate.score = static_cast<float>(rng.uniform());
   }
 
+  // Changes decisions; the sketch stays. False if nothing came of it.
+  static bool change(const Round& round, Candidate& child, Rng& rng) {
+    const Sketch& sketch = round.space.space.sketches[static_cast<std::size_t>(child.sketch)];
+    return mutate_as_reference(sketch.trace, *sketch.prior, child.decisions, rng);
+  }
+
   // As many as there were. A parent stays unchanged once at most; where nothing came of all tries one is taken as it
   // is.
   std::vector<Candidate> breed(Proposer& proposer, const Round& round, const std::vector<Candidate>& population,
                                u64 label) const {
     std::vector<double> cumulative = cumulative_weights(population);
     std::vector<bool> is_kept(population.size());
-    int no_sketches = 0;
     std::vector<Candidate> children;
     for (int attempt = 0; attempt <= options_.retries && !proposer.must_stop(); ++attempt) {
       int missing = options_.population - static_cast<int>(children.size());
       auto make = [&](int, Candidate& child, Rng& rng) {
         std::size_t parent = drawn_by_weight(cumulative, rng);
         child = population[parent];
-        if (rng.uniform() < options_.mutate_probability) return proposer.change(child, 0, no_sketches, rng);
+        if (rng.uniform() < options_.mutate_probability) return change(round, child, rng);
         bool is_first = !is_kept[parent];
         is_kept[parent] = true;
         return is_first;

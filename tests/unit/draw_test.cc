@@ -11,6 +11,7 @@
 #include "dsl/text/workload.h"
 #include "sampler/draw/extents.h"
 #include "sampler/draw/mutator.h"
+#include "sampler/strategies/reference_mutators.h"
 #include "support/parsed.h"
 
 namespace tw {
@@ -604,6 +605,48 @@ TEST(Mutators, AreTriedAsOftenAsTheirWeightsSay) {
   EXPECT_NEAR(changed[3] / mutations, 0.05 / 1.05, 0.02);
   EXPECT_NEAR(changed[4] / mutations, (0.4 + 0.03) / 1.05, 0.04);
   EXPECT_NEAR(changed[5] / mutations, 0.05 / 1.05, 0.02);
+}
+
+// What the reference's space draws: a tile, how far to unroll, a place.
+const char* const kAsReference =
+    "c = get_block(\"C\")\n"
+    "y = get_block(\"relu\")\n"
+    "i, j = get_loops(y)\n"
+    "t0, t1, t2 = sample_perfect_tile(i, 3, max_innermost = 8)\n"
+    "i0, i1, i2 = split(i, [t0, t1, t2])\n"
+    "n = sample_categorical([0, 16, 64])\n"
+    "annotate(y, \"unroll\", n)\n"
+    "at = sample_compute_location(c)\n"
+    "compute_at(c, at, 1)\n";
+
+// How often each sample changes; the last number is that of tries that change nothing.
+std::vector<double> changed_as_reference(const Trace& trace, int tries) {
+  OwnedProgram program = matmul(24, 20, 8, {"relu"});
+  JointPrior prior(trace);
+  Rng rng(21);
+  std::vector<Decision> before(trace.sample_count());
+  EXPECT_EQ(replayed(program.program, trace, before, ReplayMode::Strict, &rng), "");
+  std::vector<double> changed(before.size() + 1);
+  for (int i = 0; i < tries; ++i) {
+    std::vector<Decision> after = before;
+    if (!mutate_as_reference(trace, prior, after, rng)) {
+      changed.back() += 1.0 / tries;
+      continue;
+    }
+    for (std::size_t sample = 0; sample < after.size(); ++sample)
+      changed[sample] += after[sample] == before[sample] ? 0 : 1.0 / tries;
+  }
+  return changed;
+}
+
+TEST(Mutators, OfTheReferenceHaveItsProbabilities) {
+  std::vector<double> changed = changed_as_reference(parsed_schedule(kAsReference), 8000);
+  EXPECT_NEAR(changed[0], 0.9, 0.02) << "the tile";
+  EXPECT_NEAR(changed[1], 0.03, 0.01) << "how far to unroll";
+  EXPECT_NEAR(changed[2], 0.05, 0.012) << "the place";
+  EXPECT_NEAR(changed[3], 0.02, 0.01) << "tries that found nothing";
+  // An order of loops is nothing that the reference draws: it changes as in any other strategy.
+  EXPECT_NEAR(changed_as_reference(parsed_schedule(kTiled), 4000)[3], 0.05 / 1.05, 0.02);
 }
 
 const Mutator& mutator_named(const std::string& name) {
