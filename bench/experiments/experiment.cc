@@ -86,9 +86,36 @@ const std::vector<Key<Experiment>>& experiment_keys() {
       {"tasks", [](const Item& item, Experiment& out) { decode_names(item, out.tasks); }},
       {"trials", [](const Item& item, Experiment& out) { decode_count(item, out.trials); }, "of an arm, task and seed"},
       {"seeds", [](const Item& item, Experiment& out) { decode_count(item, out.seeds); }, "how many"},
+      {"spaces", [](const Item& item, Experiment& out) { decode_names(item, out.spaces); }},
       {"arms", [](const Item& item, Experiment& out) { decode_arms(item, out.arms); }, "what is compared"},
   };
   return keys;
+}
+
+// What one of the spaces calls an arm; one that is in no space keeps its name.
+std::string name_in(const std::string& space, const Experiment& experiment, const std::string& name) {
+  const Arm* arm = find_arm(experiment, name);
+  bool is_first = space == experiment.spaces[0];
+  return is_first || !arm || !arm->rules.empty() ? name : cat(name, " in ", space);
+}
+
+// Arms without rules become those of the spaces, the others stay as they are.
+void put_into_spaces(Experiment& experiment) {
+  if (experiment.spaces.empty()) return;
+  std::vector<Arm> arms;
+  for (const std::string& space : experiment.spaces) {
+    for (Arm arm : experiment.arms) {
+      bool has_rules = !arm.rules.empty();
+      if (has_rules && space != experiment.spaces[0]) continue;
+      arm.name = name_in(space, experiment, arm.name);
+      if (!has_rules) {
+        arm.rules = arm.space = space;
+        arm.learns_by = name_in(space, experiment, arm.learns_by);
+      }
+      arms.push_back(std::move(arm));
+    }
+  }
+  experiment.arms = std::move(arms);
 }
 
 // "no `x`; there are a, b", or "" if it is there.
@@ -186,6 +213,7 @@ std::optional<Experiment> load_experiment(const std::string& path, std::string& 
     decode_mapping("an experiment", *tree, experiment_keys(), experiment, diagnostics);
   messages += diagnostics.render();
   if (diagnostics.has_errors()) return std::nullopt;
+  put_into_spaces(experiment);
   experiment.list = (std::filesystem::path(path).parent_path() / experiment.list).lexically_normal().string();
   return experiment;
 }

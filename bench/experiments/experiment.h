@@ -14,6 +14,7 @@ namespace tw::bench {
 struct Arm {
   std::string name;
   std::string rules;    // of this arm; "" = those of the list
+  std::string space;    // of Experiment::spaces, where it was put into one; "" = its rules are its own
   SearchChoice search;  // `transfer` is `none` where it is not said
   std::string model = "auto";
   Objective objective = Objective::Usual;
@@ -31,10 +32,13 @@ struct Experiment {
   std::vector<std::string> tasks;  // names of the list's tasks; empty = all
   i64 trials = 0;                  // of each arm, task and seed
   int seeds = 0;                   // from 0
+  // Rule sets. An arm without rules of its own is an arm in each of them, "NAME in SPACE" but in the first.
+  std::vector<std::string> spaces;
   std::vector<Arm> arms;
 };
 
-// nullopt after errors, which are in `messages` with their places. The path of the list is relative to the file.
+// The arms are those in all spaces. nullopt after errors, which are in `messages` with their places. The path of the
+// list is relative to the file.
 std::optional<Experiment> load_experiment(const std::string& path, std::string& messages);
 
 // Is it one of the names? All are where there are none.

@@ -61,7 +61,8 @@ def draw(path):
             least, median, most = at_each_trial(seeds)
             trials = corners(least, median, most)
             at = [[line[trial - 1] for trial in trials] for line in (least, median, most)]
-            axis.plot(trials, at[1], label=arm, color=f"C{number}", linewidth=1.4)
+            style = "-" if number < 10 else "--"  # there are ten colours
+            axis.plot(trials, at[1], label=arm, color=f"C{number}", linestyle=style, linewidth=1.4)
             axis.fill_between(trials, at[0], at[2], color=f"C{number}", alpha=0.12, linewidth=0)
         axis.set_title(task)
         axis.set_xlabel("trials")

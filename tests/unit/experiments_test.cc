@@ -78,6 +78,44 @@ TEST_F(Experiments, WhatDoesNotFitTheListIsSaidBefore) {
     EXPECT_NE(problems.find(each), std::string::npos) << each << "\n" << problems;
 }
 
+// Names of arms in the first space are as without spaces, so that stored results and figures keep them.
+TEST_F(Experiments, ArmsWithoutRulesAreInEachSpace) {
+  std::string messages, list_path = file("list.yaml", kList);
+  std::optional<Experiment> experiment =
+      load_experiment(file("e.yaml",
+                           "title: a\nlist: list.yaml\ntrials: 4\nseeds: 1\nspaces: [reference-cpu, cpu]\narms:\n"
+                           "  - {name: one, model: tree}\n"
+                           "  - {name: fixed, rules: untuned, learns_by: one}\n"
+                           "  - {name: two, model: tree, learns_from: [mm], learns_by: one}\n"
+                           "  - {name: three, model: tree, learns_from: [mm], learns_by: fixed}\n"),
+                      messages);
+  ASSERT_TRUE(experiment) << messages;
+  std::vector<std::string> said;
+  for (const Arm& arm : experiment->arms)
+    said.push_back(cat(arm.name, ", ", arm.rules, ", ", arm.space, ", ", arm.learns_by));
+  EXPECT_EQ(said, (std::vector<std::string>{"one, reference-cpu, reference-cpu, ", "fixed, untuned, , one",
+                                            "two, reference-cpu, reference-cpu, one",
+                                            "three, reference-cpu, reference-cpu, fixed", "one in cpu, cpu, cpu, ",
+                                            "two in cpu, cpu, cpu, one in cpu", "three in cpu, cpu, cpu, fixed"}));
+}
+
+TEST_F(Experiments, SpacesThatCannotBeAreSaid) {
+  std::string messages;
+  std::optional<LoadedList> list = load_list(file("list.yaml", kList), messages);
+  ASSERT_TRUE(list) << messages;
+  auto problems = [&](const std::string& spaces) {
+    std::optional<Experiment> experiment =
+        load_experiment(file("e.yaml", cat("title: a\nlist: list.yaml\ntrials: 4\nseeds: 1\nspaces: ", spaces,
+                                           "\narms:\n", "  - {name: a, model: tree}\n",
+                                           "  - {name: b, model: tree, learns_from: [mm], learns_by: a}\n")),
+                        messages);
+    return experiment ? problems_of(*experiment, *list) : messages;
+  };
+  EXPECT_EQ(problems("[reference-cpu, cpu]"), "");
+  EXPECT_NE(problems("[cpu, cpus]").find("arm `a in cpus`: rules: no `cpus`; there are"), std::string::npos);
+  EXPECT_NE(problems("[cpu, cpu]").find("two arms have the name `a`"), std::string::npos);
+}
+
 // In the words of `tune --transfer` (TransfersWhatAModelFileHolds in cli_test.cc).
 TEST_F(Experiments, ArmsThatCannotUseWhatOthersTaughtAreRefused) {
   std::string messages, list_path = file("list.yaml", kList);
@@ -459,6 +497,27 @@ TEST(ExperimentFiles, CanBeRead) {
     EXPECT_EQ(problems_of(*experiment, *list), "") << entry.path();
   }
   EXPECT_GE(files, 6);
+}
+
+// What is compared with MetaSchedule and AutoTVM has their models, and searches both spaces.
+TEST(ExperimentFiles, HaveTheModelsOfThePapersInBothSpaces) {
+  std::string messages;
+  auto load = [&](const std::string& name) {
+    return load_experiment(cat(TW_SOURCE_DIR "/bench/experiments/", name, ".yaml"), messages).value_or(Experiment());
+  };
+  const Experiment suite = load("suite"), models = load("models");
+  ASSERT_TRUE(find_arm(suite, "reference")) << messages;
+  EXPECT_EQ(find_arm(suite, "reference")->model, "xgboost-reference");
+  for (const char* arm : {"TreeGRU rank", "TreeGRU regression", "TreeGRU rank in cpu", "TreeGRU regression in cpu"}) {
+    ASSERT_TRUE(find_arm(models, arm)) << arm;
+    EXPECT_EQ(find_arm(models, arm)->model, "treegru");
+  }
+  for (const char* name : {"models", "selection", "strategies", "transfer"}) {
+    const Experiment experiment = load(name);
+    auto searches = [&](const char* rules) { return std::ranges::count(experiment.arms, rules, &Arm::rules); };
+    EXPECT_GT(searches("cpu"), 0) << name;
+    EXPECT_EQ(searches("cpu"), searches("reference-cpu")) << name;
+  }
 }
 
 TEST(Curves, BestAndTrials) {
