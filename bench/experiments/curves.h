@@ -7,6 +7,7 @@
 namespace tw::bench {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
+inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // what is said of no values
 
 // `seconds` are those of a run's trials, in order; kNever for one that failed.
 // The smallest of the first n; kNever if all of them failed.
@@ -15,7 +16,7 @@ double best_after(const std::vector<double>& seconds, std::size_t n);
 double trials_to(const std::vector<double>& seconds, double goal);
 
 struct Spread {
-  double median = 0, least = 0, most = 0;
+  double median = kNone, least = kNone, most = kNone;
 };
 Spread spread(const std::vector<double>& values);
 

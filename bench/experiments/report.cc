@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
@@ -10,17 +11,18 @@
 namespace tw::bench {
 namespace {
 
-// The fastest that any run of a task found, by the times of the searches and by those that were measured in turn.
+// The fastest that any run of a cell's task in its space found, by the times of the searches and by those of
+// Cell::found.
 struct Fastest {
-  double searched = kNever, in_turn = kNever;
+  double searched = kNever, compared = kNever;
 };
-Fastest fastest(const std::vector<Cell>& cells, const TuneTask& task) {
+Fastest fastest(const std::vector<Cell>& cells, const Cell& of) {
   Fastest out;
   for (const Cell& cell : cells) {
-    if (cell.task != &task) continue;
+    if (cell.task != of.task || cell.arm->space != of.arm->space) continue;
     for (const ArmRun& run : cell.runs)
       out.searched = std::min(out.searched, best_after(run.seconds, run.seconds.size()));
-    for (const Found& found : cell.found) out.in_turn = std::min(out.in_turn, found.best);
+    for (const Found& found : cell.found) out.compared = std::min(out.compared, found.best.value_or(kNever));
   }
   return out;
 }
@@ -46,25 +48,72 @@ std::string row_begin(const Cell& cell) { return cat(csv_field(cell.task->name),
 struct Summary {
   Spread best, first, to_95;  // GFLOP/s after all trials and after the first; trials to 95 % of the fastest of the task
   double of_fastest = 0;      // the median of the best, a part of the fastest of the task
-  double wall = 0, search = 0, training = 0;  // medians, seconds
+  Spread tuning, search, training, measured;  // of SearchSeconds
   int unknown = 0;
+  std::size_t in_turn = 0;  // runs whose best program was measured in turn
 };
 
+// What counts in the medians are times that can be compared.
+void add_gflops(const Cell& cell, const std::optional<double>& seconds, std::vector<double>& out) {
+  if (seconds) out.push_back(gflops(cell, *seconds));
+}
+
 Summary summarize(const Cell& cell, const Fastest& fastest) {
-  std::vector<double> best, first, to_95, wall, search, training;
+  std::vector<double> best, first, to_95, tuning, search, training, measured;
   Summary out;
-  for (std::size_t i = 0; i < cell.found.size(); ++i) {
-    const ArmRun& run = cell.runs[i];
-    best.push_back(gflops(cell, cell.found[i].best));
-    first.push_back(gflops(cell, cell.found[i].first));
+  for (const Found& found : cell.found) add_gflops(cell, found.best, best), add_gflops(cell, found.first, first);
+  for (const ArmRun& run : cell.runs) {
     to_95.push_back(trials_to(run.seconds, fastest.searched / 0.95));
-    wall.push_back(run.wall_seconds), search.push_back(run.search_seconds), training.push_back(run.training_seconds);
     out.unknown += run.unknown;
+    if (!run.took) continue;
+    tuning.push_back(run.took->tuning), search.push_back(run.took->search);
+    training.push_back(run.took->training), measured.push_back(static_cast<double>(run.took->measured));
   }
   out.best = spread(best), out.first = spread(first), out.to_95 = spread(to_95);
-  out.of_fastest = out.best.median / gflops(cell, fastest.in_turn);
-  out.wall = median(wall), out.search = median(search), out.training = median(training);
+  out.of_fastest = out.best.median / gflops(cell, fastest.compared);
+  out.tuning = spread(tuning), out.search = spread(search);
+  out.training = spread(training), out.measured = spread(measured);
+  out.in_turn = cell.is_in_turn ? best.size() : 0;
   return out;
+}
+
+// What the cells of one arm say together: means of logarithms, and sums.
+struct Total {
+  std::vector<double> of_fastest, first, to_95;
+  double tuning = 0, search = 0, training = 0;
+  int unknown = 0, ended_early = 0;
+};
+
+void add(const Cell& cell, const Summary& s, Total& total) {
+  total.ended_early += cell.ended_early;
+  if (!(s.of_fastest > 0)) return;
+  total.of_fastest.push_back(std::log(s.of_fastest));
+  if (!std::isnan(s.first.median))
+    total.first.push_back(s.first.median > 0 ? std::log(s.first.median / s.best.median) : std::log(1e-3));
+  total.to_95.push_back(s.to_95.median);
+  total.tuning += s.tuning.median, total.search += s.search.median, total.training += s.training.median;
+  total.unknown += s.unknown;
+}
+
+std::string percent(const std::vector<double>& logarithms) {
+  if (logarithms.empty()) return "";
+  double sum = std::accumulate(logarithms.begin(), logarithms.end(), 0.0);
+  return number(100 * std::exp(sum / static_cast<double>(logarithms.size())), 1);
+}
+
+std::vector<std::string> row_of(const Arm& arm, const Total& total) {
+  if (total.of_fastest.empty()) return {arm.name, "0", "", "", "", "", "", "", "", std::to_string(total.ended_early)};
+  double middle = median(total.to_95);
+  return {arm.name,
+          std::to_string(total.of_fastest.size()),
+          percent(total.of_fastest),
+          percent(total.first),
+          std::isfinite(middle) ? number(middle, 0) : "never",
+          number(total.tuning, 1),
+          number(total.search, 1),
+          number(total.training, 1),
+          std::to_string(total.unknown),
+          std::to_string(total.ended_early)};
 }
 
 }  // namespace
@@ -88,16 +137,18 @@ std::string curves_csv(const std::vector<Cell>& cells) {
 std::string summary_csv(const std::vector<Cell>& cells) {
   std::string out =
       "task,arm,seeds,trials,gflops,gflops_least,gflops_most,of_fastest,first_gflops,trials_to_95,trials_to_95_least,"
-      "trials_to_95_most,not_recorded\n";
+      "trials_to_95_most,not_recorded,in_turn,ended_early,tuning_seconds,search_seconds,training_seconds,measured\n";
   for (const Cell& cell : cells) {
-    if (cell.found.empty()) continue;
-    Summary s = summarize(cell, fastest(cells, *cell.task));
+    if (cell.found.empty() && cell.ended_early == 0) continue;
+    Summary s = summarize(cell, fastest(cells, cell));
     std::size_t trials = 0;
     for (const ArmRun& run : cell.runs) trials = std::max(trials, run.seconds.size());
-    out += cat(row_begin(cell), ",", cell.runs.size(), ",", trials, ",", number(s.best.median), ",",
-               number(s.best.least), ",", number(s.best.most), ",", number(s.of_fastest, 4), ",",
-               number(s.first.median), ",", number(s.to_95.median, 0), ",", number(s.to_95.least, 0), ",",
-               number(s.to_95.most, 0), ",", s.unknown, "\n");
+    out +=
+        cat(row_begin(cell), ",", cell.runs.size(), ",", trials, ",", number(s.best.median), ",", number(s.best.least),
+            ",", number(s.best.most), ",", number(s.of_fastest, 4), ",", number(s.first.median), ",",
+            number(s.to_95.median, 0), ",", number(s.to_95.least, 0), ",", number(s.to_95.most, 0), ",", s.unknown, ",",
+            s.in_turn, ",", cell.ended_early, ",", number(s.tuning.median), ",", number(s.search.median), ",",
+            number(s.training.median), ",", number(s.measured.median, 0), "\n");
   }
   return out;
 }
@@ -105,26 +156,13 @@ std::string summary_csv(const std::vector<Cell>& cells) {
 void print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& arms) {
   std::vector<std::vector<std::string>> rows;
   for (const Arm& arm : arms) {
-    double of_fastest = 0, first = 0, wall = 0, search = 0, training = 0;
-    int count = 0, unknown = 0;
-    std::vector<double> to_95;
-    for (const Cell& cell : cells) {
-      if (cell.arm != &arm || cell.found.empty()) continue;
-      Summary s = summarize(cell, fastest(cells, *cell.task));
-      if (!(s.of_fastest > 0)) continue;
-      of_fastest += std::log(s.of_fastest), ++count;
-      first += s.first.median > 0 ? std::log(s.first.median / s.best.median) : std::log(1e-3);
-      wall += s.wall, search += s.search, training += s.training, unknown += s.unknown;
-      to_95.push_back(s.to_95.median);
-    }
-    if (count == 0) continue;
-    double middle = median(to_95);
-    rows.push_back({arm.name, std::to_string(count), number(100 * std::exp(of_fastest / count), 1),
-                    number(100 * std::exp(first / count), 1), std::isfinite(middle) ? number(middle, 0) : "never",
-                    number(wall, 1), number(search, 1), number(training, 1), std::to_string(unknown)});
+    Total total;
+    for (const Cell& cell : cells)
+      if (cell.arm == &arm) add(cell, summarize(cell, fastest(cells, cell)), total);
+    if (!total.of_fastest.empty() || total.ended_early > 0) rows.push_back(row_of(arm, total));
   }
   print_table({"arm", "tasks", "% of fastest", "first trial, % of own best", "trials to 95 %", "seconds", "search",
-               "training", "not recorded"},
+               "training", "not recorded", "ended early"},
               rows);
 }
 

@@ -15,6 +15,8 @@
 namespace tw::bench {
 namespace {
 
+constexpr const char* kNotWritten = "the stored results cannot be written";
+
 class Collector : public TuneObserver {
  public:
   explicit Collector(ArmRun& run) : run_(run) {}
@@ -71,6 +73,21 @@ TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& ta
           .rates = with.results.rates()};
 }
 
+// What an arm's search took: of this run where it measured something, or nothing is stored; else what is stored. False
+// if it cannot be stored.
+bool note_seconds(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials,
+                  const SearchSeconds& seconds, ArmRun& run) {
+  TaskKey of = key_of(task);
+  const StoredResults::SearchKey key{of.workload, of.target, arm.name, trials, run.seed};
+  const SearchSeconds* stored = with.results.took(key);
+  bool is_new = with.measurer && (seconds.measured > 0 || !stored);
+  if (is_new)
+    run.took = seconds;
+  else if (stored)
+    run.took = *stored;
+  return !is_new || with.results.set_took(key, seconds);
+}
+
 // Tunes, and stores the results that are new. `trials` receives all of them, if not null.
 TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
                           ArmRun& run, std::vector<Record>* trials = nullptr) {
@@ -86,7 +103,7 @@ TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>&
   for (const Record& record : collector.trials()) {
     bool is_new = record.status != Record::not_recorded &&
                   !with.results.of(record.workload, record.target).contains(record.program);
-    if (is_new && !with.results.add(record)) run.problem = "the stored results cannot be written";
+    if (is_new && !with.results.add(record)) run.problem = kNotWritten;
   }
   if (!result.error.empty()) run.problem = result.error;
   for (const TaskProgress& task : result.tasks)
@@ -165,12 +182,17 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
   options.global_model = global;
   if (global.empty() && arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
     std::optional<std::string> named = read_global_model(arm.search.transfer, arm.model, run.problem);
-    if (!named) return run;
+    if (!named) return run.has_ended_early = true, run;
     options.global_model = std::move(*named);
   }
+  std::size_t known = with.results.size();
   TuneResult result = tune_and_store(with, {task}, options, run);
-  run.wall_seconds = result.seconds, run.search_seconds = result.search_seconds;
-  run.training_seconds = result.profile.training, run.candidates = result.candidates;
+  run.has_ended_early = !run.problem.empty() && run.seconds.size() < static_cast<std::size_t>(trials);
+  const SearchSeconds seconds{.tuning = result.seconds,
+                              .search = result.search_seconds,
+                              .training = result.profile.training,
+                              .measured = static_cast<i64>(with.results.size() - known)};
+  if (run.problem.empty() && !note_seconds(with, task, arm, trials, seconds, run)) run.problem = kNotWritten;
   return run;
 }
 

@@ -1,6 +1,7 @@
 // One search of an experiment, and what came of it trial by trial.
 #pragma once
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,9 @@ struct ArmRun {
   FoundProgram first, best;     // the first trial, and the fastest; of failed ones nothing
   std::vector<double> seconds;  // of each trial, in order, that of the untuned program included; infinite = failed
   int unknown = 0;              // trials without a stored result, where nothing is measured: they count as failed
-  double wall_seconds = 0, search_seconds = 0, training_seconds = 0;
-  i64 candidates = 0;
-  std::string problem;  // not empty: the run ended early
+  std::optional<SearchSeconds> took;  // nullopt: nothing was measured, and nothing is stored
+  std::string problem;                // what went wrong, if something did
+  bool has_ended_early = false;       // by that problem: not all its trials were done
 };
 
 // What all runs of an experiment share.
@@ -33,8 +34,8 @@ struct Surroundings {
   const std::atomic<bool>& stop;
 };
 
-// Searches one task with an arm's choice. Nothing but results is remembered between two runs. `global`: the bytes of a
-// model that was trained before, "" = none, or the one that the arm's `transfer` names.
+// Searches one task with an arm's choice. Nothing but results and seconds is remembered between two runs. `global`: the
+// bytes of a model that was trained before, "" = none, or the one that the arm's `transfer` names.
 ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials, u64 seed,
                const std::string& global = "");
 

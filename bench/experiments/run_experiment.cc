@@ -19,16 +19,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Measures in turn what the runs of a task found. False if the times cannot be stored.
-bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
-  TaskKey key = key_of(task);
+// The programs that the runs of a task found, and their traces. An untuned one, which has none, is only compared where
+// a run found nothing better.
+std::map<std::string, std::string> found_by(std::span<const Cell> cells) {
   std::map<std::string, std::string> traces;
   for (const Cell& cell : cells) {
     for (const ArmRun& run : cell.runs) {
-      for (const FoundProgram& found : {run.first, run.best})
-        if (!found.trace.empty()) traces[found.program] = found.trace;
+      if (!run.first.trace.empty()) traces[run.first.program] = run.first.trace;
+      if (!run.best.program.empty()) traces[run.best.program] = run.best.trace;
     }
   }
+  return traces;
+}
+
+// How long what a run found takes. Where programs were measured in turn, one without such a time cannot be compared.
+Found times_of(const ArmRun& run, const StoredResults::Times& times) {
+  auto time_of = [&](const FoundProgram& found, double searched) -> std::optional<double> {
+    if (times.empty() || found.program.empty()) return searched;
+    auto at = times.find(found.program);
+    return at == times.end() || at->second == 0 ? std::nullopt : std::optional(at->second);
+  };
+  return {time_of(run.first, best_after(run.seconds, 1)),
+          time_of(run.best, best_after(run.seconds, run.seconds.size()))};
+}
+
+// Measures in turn what the runs of a task found. False if the times cannot be stored.
+bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
+  TaskKey key = key_of(task);
+  const std::map<std::string, std::string> traces = found_by(cells);
   const StoredResults::Times& times = results.in_turn(key.workload, key.target);
   bool is_known = std::ranges::all_of(traces, [&](const auto& each) { return times.contains(each.first); });
   if (measurer && !is_known) {
@@ -39,13 +57,8 @@ bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& r
     if (!results.set_in_turn(key.workload, key.target, measured)) return false;
   }
   for (Cell& cell : cells) {
-    for (const ArmRun& run : cell.runs) {
-      auto time_of = [&](const FoundProgram& found, std::size_t trials) {
-        auto at = times.find(found.program);
-        return at == times.end() || at->second == 0 ? best_after(run.seconds, trials) : at->second;
-      };
-      cell.found.push_back({time_of(run.first, 1), time_of(run.best, run.seconds.size())});
-    }
+    cell.is_in_turn = !times.empty();
+    for (const ArmRun& run : cell.runs) cell.found.push_back(times_of(run, times));
   }
   return true;
 }
@@ -93,21 +106,30 @@ class Searches {
 
  private:
   void run(const TuneTask& task, const Arm& arm) {
-    Cell& cell = cells_.emplace_back(Cell{&task, count_flops(task.program.program), &arm, {}, {}});
+    Cell& cell = cells_.emplace_back(Cell{.task = &task, .flops = count_flops(task.program.program), .arm = &arm});
     i64 trials = arm.trials > 0 ? arm.trials : experiment_.trials;
     for (int seed = 0; seed < experiment_.seeds && !with_.stop; ++seed) {
       const std::optional<std::string>& model = learned(arm, trials, seed);
       if (!model) {
-        ++problems_;
+        ++problems_, ++cell.ended_early;
         continue;
       }
       ArmRun run = run_arm(with_, task, arm, trials, static_cast<u64>(seed), *model);
       unknown_ += run.unknown, problems_ += !run.problem.empty();
-      std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials, %.0f s%s%s\n", task.name.c_str(),
-                   arm.name.c_str(), seed, gflops(cell, best_after(run.seconds, run.seconds.size())),
-                   run.seconds.size(), run.wall_seconds, run.problem.empty() ? "" : "; ", run.problem.c_str());
-      if (run.problem.empty() || !run.seconds.empty()) cell.runs.push_back(std::move(run));
+      say_run(cell, run);
+      if (run.has_ended_early)
+        ++cell.ended_early;
+      else
+        cell.runs.push_back(std::move(run));
     }
+  }
+
+  static void say_run(const Cell& cell, const ArmRun& run) {
+    double best = gflops(cell, best_after(run.seconds, run.seconds.size()));
+    std::fprintf(stderr, "%s, %s, seed %d: %.1f GFLOP/s after %zu trials%s%s%s\n", cell.task->name.c_str(),
+                 cell.arm->name.c_str(), static_cast<int>(run.seed), best, run.seconds.size(),
+                 run.took ? cat(", ", std::llround(run.took->tuning), " s").c_str() : "",
+                 run.problem.empty() ? "" : "; ", run.problem.c_str());
   }
 
   // The model of an arm that learns from other tasks, "" of one that does not; nullopt after a message, once.

@@ -11,14 +11,26 @@
 namespace tw::bench {
 namespace {
 
-constexpr std::string_view kRates = "# rates ", kFirstInTurn = "first in turn", kInTurn = "in turn";
+constexpr std::string_view kRates = "# rates ", kFirstInTurn = "first in turn", kInTurn = "in turn", kTook = "took";
 
 std::string key_of(const std::string& workload, const std::string& target) { return cat(workload, ",", target); }
 
-// Targets have commas in their text.
+// Targets and names of arms have commas in their text; names may have ends of lines.
 std::string without_commas(std::string text) {
-  for (char& c : text) c = c == ',' ? ';' : c;
+  for (char& c : text) c = c == ',' ? ';' : c == '\n' || c == '\r' ? ' ' : c;
   return text;
+}
+
+// A cell that is a number from 0 on.
+template <class T>
+bool read_number(const std::string& cell, T& out) {
+  auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
+  return problem == std::errc() && *end == 0 && out >= 0;
+}
+
+std::string key_of(const StoredResults::SearchKey& key) {
+  return cat(key_of(key.workload, without_commas(key.target)), ",,", kTook, ",", without_commas(key.arm), ",",
+             key.trials, ",", key.seed);
 }
 
 std::string exact(double value) {
@@ -46,31 +58,40 @@ std::string StoredResults::read(const std::string& text) {
   int number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
-    if (line.empty()) continue;
-    if (line.starts_with(kRates)) {
-      std::optional<MachineRates> rates = parse_rates(line.substr(kRates.size()));
-      if (!rates) return cat("line ", number, ": rates of no machine");
-      rates_ = *rates, has_rates_ = true;
-      continue;
-    }
-    std::vector<std::string> cells = split(line, ',');
-    double seconds = 0;
-    bool is_good = cells.size() == 5;
-    if (is_good) {
-      auto [end, problem] = std::from_chars(cells[4].data(), cells[4].data() + cells[4].size(), seconds);
-      is_good = problem == std::errc() && *end == 0 && seconds >= 0;
-    }
-    if (!is_good)
-      return cat("line ", number, ": expected workload,target,program,status,seconds; without that line it goes on");
-    std::string key = key_of(cells[0], cells[1]);
-    if (cells[3] == kFirstInTurn) {
-      in_turn_[key].clear();
-    } else if (cells[3] == kInTurn) {
-      in_turn_[key][cells[2]] = seconds;
-    } else {
-      Record& record = tasks_[key][cells[2]];
-      record.status = cells[3], record.seconds = seconds;
-    }
+    std::string problem = line.empty() ? "" : read_line(line);
+    if (!problem.empty()) return cat("line ", number, ": ", problem);
+  }
+  return "";
+}
+
+std::string StoredResults::read_line(const std::string& line) {
+  if (line.starts_with(kRates)) {
+    std::optional<MachineRates> rates = parse_rates(line.substr(kRates.size()));
+    if (!rates) return "rates of no machine";
+    rates_ = *rates, has_rates_ = true;
+    return "";
+  }
+  std::vector<std::string> cells = split(line, ',');
+  if (cells.size() == 11 && cells[3] == kTook) {
+    SearchSeconds took;
+    if (!read_number(cells[7], took.tuning) || !read_number(cells[8], took.search) ||
+        !read_number(cells[9], took.training) || !read_number(cells[10], took.measured))
+      return "expected the seconds of a search; without that line it goes on";
+    cells.resize(7);
+    took_[join(cells, ",")] = took;
+    return "";
+  }
+  double seconds = 0;
+  if (cells.size() != 5 || !read_number(cells[4], seconds))
+    return "expected workload,target,program,status,seconds; without that line it goes on";
+  std::string key = key_of(cells[0], cells[1]);
+  if (cells[3] == kFirstInTurn) {
+    in_turn_[key].clear();
+  } else if (cells[3] == kInTurn) {
+    in_turn_[key][cells[2]] = seconds;
+  } else {
+    Record& record = tasks_[key][cells[2]];
+    record.status = cells[3], record.seconds = seconds;
   }
   return "";
 }
@@ -95,6 +116,17 @@ bool StoredResults::set_in_turn(const std::string& workload, const std::string& 
   in_turn_[key] = times;
   for (const auto& [program, seconds] : times) lines += cat("\n", key, ",", program, ",", kInTurn, ",", exact(seconds));
   return append(lines);
+}
+
+const SearchSeconds* StoredResults::took(const SearchKey& key) const {
+  auto found = took_.find(key_of(key));
+  return found == took_.end() ? nullptr : &found->second;
+}
+
+bool StoredResults::set_took(const SearchKey& key, const SearchSeconds& seconds) {
+  took_[key_of(key)] = seconds;
+  return append(cat(key_of(key), ",", exact(seconds.tuning), ",", exact(seconds.search), ",", exact(seconds.training),
+                    ",", seconds.measured));
 }
 
 bool StoredResults::set_rates(const MachineRates& rates) {

@@ -5,6 +5,7 @@
 //   workload,target,program,status,seconds       a result
 //   workload,target,,first in turn,0             the times of the task that were measured in turn before are void
 //   workload,target,program,in turn,seconds      its time beside the best of the other arms (in_turn.h); 0: it has none
+//   workload,target,,took,ARM,trials,seed,tuning,search,training,measured     the seconds of an arm's search
 #pragma once
 #include <cstdio>
 #include <map>
@@ -15,6 +16,13 @@
 #include "runtime/store/record.h"
 
 namespace tw::bench {
+
+// How long one search took when its programs were measured, in seconds: all of it, and of that proposing candidates and
+// training the cost model. What was known before was not measured, which takes no time.
+struct SearchSeconds {
+  double tuning = 0, search = 0, training = 0;
+  i64 measured = 0;  // trials that were measured
+};
 
 class StoredResults {
  public:
@@ -34,6 +42,16 @@ class StoredResults {
   // Takes the place of those that were there. False if the file cannot be written.
   bool set_in_turn(const std::string& workload, const std::string& target, const Times& times);
 
+  // The seconds of a search that was stored by its arm, number of trials and seed; null if it was not.
+  struct SearchKey {
+    std::string workload, target, arm;
+    i64 trials;
+    u64 seed;
+  };
+  const SearchSeconds* took(const SearchKey& key) const;
+  // Takes the place of those that were there. False if the file cannot be written.
+  bool set_took(const SearchKey& key, const SearchSeconds& seconds);
+
   // The rates of the machine that measured: the draft model needs them, so the search depends on them.
   const MachineRates& rates() const { return rates_; }
   bool has_rates() const { return has_rates_; }
@@ -42,14 +60,16 @@ class StoredResults {
   const std::string& path() const { return path_; }
 
  private:
-  std::string read(const std::string& text);  // what is wrong with it
+  std::string read(const std::string& text);       // what is wrong with it
+  std::string read_line(const std::string& line);  // likewise
   bool append(const std::string& line);
 
   std::string path_;
   MachineRates rates_;
   bool has_rates_ = false;
-  std::map<std::string, OfTask> tasks_;   // by workload and target
-  std::map<std::string, Times> in_turn_;  // likewise
+  std::map<std::string, OfTask> tasks_;        // by workload and target
+  std::map<std::string, Times> in_turn_;       // likewise
+  std::map<std::string, SearchSeconds> took_;  // by the fields of SearchKey, as they stand in the file
 };
 
 }  // namespace tw::bench

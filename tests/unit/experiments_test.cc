@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "bench/experiments/curves.h"
 #include "bench/experiments/in_turn.h"
@@ -199,6 +200,31 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
   EXPECT_NE(error.find("bad.csv: line 2: expected workload,target,program,status,seconds"), std::string::npos) << error;
 }
 
+// The last that was stored counts; a file without them, as those of before, is read, too (StoredResultsAreReadAgain).
+TEST_F(Experiments, SecondsOfSearchesAreReadAgain) {
+  std::string error, path = folder_.path() + "/r.csv";
+  const StoredResults::SearchKey key{"w", "cpu -mattr=+a,+b", "a, \nb", 40, 7};
+  StoredResults::SearchKey other = key;
+  other.trials = 41;
+  {
+    auto results = StoredResults::open(path, error);
+    EXPECT_EQ(results->took(key), nullptr);
+    ASSERT_TRUE(results->set_took(key, {.tuning = 3, .search = 2, .training = 1, .measured = 4}));
+    ASSERT_TRUE(results->set_took(key, {.tuning = 0.1, .search = 1e-7, .training = 0, .measured = 39}));
+  }
+  auto again = StoredResults::open(path, error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->size(), 0u) << "they are no results of programs";
+  ASSERT_TRUE(again->took(key));
+  EXPECT_EQ(again->took(key)->tuning, 0.1);
+  EXPECT_EQ(again->took(key)->search, 1e-7);
+  EXPECT_EQ(again->took(key)->training, 0);
+  EXPECT_EQ(again->took(key)->measured, 39);
+  EXPECT_EQ(again->took(other), nullptr);
+  EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,,took,a,40,7,1,2,3,x\n"), error), nullptr);
+  EXPECT_NE(error.find("bad.csv: line 1: expected the seconds of a search"), std::string::npos) << error;
+}
+
 TEST_F(Experiments, ARunWithStoredResultsIsTheOneThatWasMeasured) {
   std::string messages, path = folder_.path() + "/r.csv", scratch = folder_.path() + "/scratch.db";
   file("list.yaml", kList);
@@ -312,13 +338,14 @@ TEST_F(Experiments, WhatOthersTaughtFollowsFromStoredResults) {
   EXPECT_EQ(problem, "8 of its trials have no stored result");
 }
 
-// The simulated measurer with ratios; of some kernels it gives none.
+// The simulated measurer with ratios; of some kernels other than the incumbent it gives none.
 class WithRatios : public SimulatedMeasurer {
  public:
   MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
     MeasureResult result = SimulatedMeasurer::measure(task, candidate, options);
-    bool has_none = hash_bytes(candidate.code).low % 3 == 0;
-    result.ratio = options.incumbent && !has_none ? 0.5 : 0;
+    if (!options.incumbent) return result;
+    bool has_none = candidate.code != options.incumbent->code && hash_bytes(candidate.code).low % 3 == 0;
+    result.ratio = has_none ? 0 : 0.5;
     return result;
   }
 };
@@ -346,6 +373,122 @@ TEST_F(Experiments, ASecondRunMeasuresNothingAndGivesTheSame) {
   options.replay = true;
   EXPECT_EQ(run_experiment(path, options, nullptr, stop), Reached);
   EXPECT_EQ(written(".curves.csv"), curves);
+  EXPECT_EQ(written(".summary.csv"), summary) << "with the seconds of the searches";
+}
+
+// The fields of a line of CSV without quotes, by the names in the first line. `line` begins with `begin`.
+std::map<std::string, std::string> fields(const std::string& csv, const std::string& begin) {
+  std::map<std::string, std::string> out;
+  const std::vector<std::string> lines = split(csv, '\n'), names = split(lines[0], ',');
+  auto line = std::ranges::find_if(lines, [&](const std::string& each) { return each.starts_with(begin); });
+  if (line == lines.end()) return out;
+  const std::vector<std::string> cells = split(*line, ',');
+  for (std::size_t i = 0; i < names.size() && i < cells.size(); ++i) out[names[i]] = cells[i];
+  return out;
+}
+
+constexpr const char* kOneArm =
+    "title: a\nlist: list.yaml\ntrials: 8\nseeds: 2\narms:\n"
+    "  - {name: plain, search: {strategy: random}}\n";
+
+// A replay has the seconds of the run that measured; without them it has none, for its own are no search's.
+TEST_F(Experiments, SecondsAreThoseOfTheSearchThatMeasured) {
+  file("list.yaml", kList);
+  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
+  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+  EXPECT_EQ(line()["seeds"], "2");
+  EXPECT_GT(std::stod(line()["tuning_seconds"]), 0);
+  EXPECT_GE(std::stod(line()["tuning_seconds"]), std::stod(line()["search_seconds"]));
+  EXPECT_GT(std::stod(line()["measured"]), 0);
+  std::string others;
+  for (const std::string& each : split(test::read_file(stored), '\n'))
+    if (each.find(",took,") == std::string::npos) others += each + "\n";
+  file("e.results.csv", others);
+  ASSERT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), Reached);
+  for (const char* column : {"tuning_seconds", "search_seconds", "training_seconds", "measured"})
+    EXPECT_EQ(line()[column], "") << column;
+}
+
+// Where programs of a task were measured in turn, one without such a time counts in no median.
+TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
+  file("list.yaml", kList);
+  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
+  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+  EXPECT_EQ(line()["in_turn"], "0") << "this measurer has no ratios";
+  EXPECT_NE(line()["gflops"], "");
+  const std::string results = test::read_file(stored);
+  auto replay_with = [&](const std::string& seconds) {
+    std::string in_turn;
+    for (const std::string& each : split(results, '\n')) {
+      const std::vector<std::string> cells = split(each, ',');
+      if (cells.size() == 5 && cells[3] == "ok")
+        in_turn += cat(cells[0], ",", cells[1], ",", cells[2], ",in turn,", seconds, "\n");
+    }
+    file("e.results.csv", results + in_turn);
+    EXPECT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), Reached);
+  };
+  replay_with("0.5");
+  EXPECT_EQ(line()["in_turn"], "2");
+  EXPECT_EQ(line()["of_fastest"], "1.0000");
+  replay_with("0");
+  EXPECT_EQ(line()["seeds"], "2");
+  EXPECT_EQ(line()["in_turn"], "0");
+  for (const char* column : {"gflops", "gflops_least", "gflops_most", "of_fastest"})
+    EXPECT_EQ(line()[column], "") << column;
+}
+
+// Of the tasks that are begun, the second one does not fit into memory.
+class WithoutRoom : public SimulatedMeasurer {
+ public:
+  TaskStart begin_task(const Kernel& reference, Tolerance tolerance, u64 seed) override {
+    if (++tried_ == 2) return {.task = -1, .error = "out of memory"};
+    return SimulatedMeasurer::begin_task(reference, tolerance, seed);
+  }
+
+ private:
+  int tried_ = 0;
+};
+
+TEST_F(Experiments, RunsThatEndEarlyAreCountedAndLeftOut) {
+  file("list.yaml", kList);
+  std::atomic<bool> stop{false};
+  WithoutRoom measurer;
+  EXPECT_EQ(run_experiment(file("e.yaml", kOneArm), {.output = folder_.path()}, &measurer, stop), NotReached);
+  const std::string curves = test::read_file(folder_.path() + "/e.curves.csv"),
+                    summary = test::read_file(folder_.path() + "/e.summary.csv");
+  EXPECT_EQ(std::ranges::count(curves, '\n'), 1 + 8) << curves;
+  auto line = fields(summary, "mm,plain,");
+  EXPECT_EQ(line["seeds"], "1") << summary;
+  EXPECT_EQ(line["ended_early"], "1");
+  EXPECT_NE(line["gflops"], "");
+}
+
+TEST_F(Experiments, MediansAreOfWhatCanBeCompared) {
+  TuneTask task{.name = "mm"};
+  Arm arm{.name = "a"}, there{.name = "a in cpu", .space = "cpu"};
+  ArmRun run{.seconds = {1}}, timed = run;
+  timed.took = SearchSeconds{.tuning = 5, .search = 4, .training = 3, .measured = 1};
+  std::vector<Cell> cells = {{&task, 2e9, &arm, {run, timed}, {{1, std::nullopt}, {1, 0.5}}, true, 3},
+                             {&task, 2e9, &there, {run}, {{1, 0.25}}, true},
+                             {&task, 2e9, &there, {}, {}, false, 2}};
+  const std::string summary = summary_csv(cells);
+  auto line = fields(summary, "mm,a,");
+  EXPECT_EQ(line["seeds"], "2") << summary;
+  EXPECT_EQ(line["gflops"], "4.000");
+  EXPECT_EQ(line["gflops_least"], "4.000");
+  EXPECT_EQ(line["in_turn"], "1");
+  EXPECT_EQ(line["ended_early"], "3");
+  EXPECT_EQ(line["of_fastest"], "1.0000") << "of its own space";
+  EXPECT_EQ(line["tuning_seconds"], "5.000");
+  EXPECT_EQ(line["measured"], "1");
+  EXPECT_NE(summary.find("\nmm,a in cpu,1,1,8.000,"), std::string::npos) << summary;
+  EXPECT_NE(summary.find("\nmm,a in cpu,0,0,,,,,,,,,0,0,2,,,,\n"), std::string::npos) << summary;
 }
 
 // Lines behind a compressed file would be lost.
@@ -452,33 +595,46 @@ TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
   EXPECT_LT(times.at(run.best.program), best * 20);
 }
 
-// Each program that its searches find has a stored result. Where a change of the search or of features leads to other
-// programs, they are measured again by
-//   build/release/tracewright-experiments bench/experiments/small.yaml --output OUT
-// and OUT/small.results.csv is compressed to bench/experiments/small.results.csv.gz.
-TEST_F(Experiments, TheSmallOneIsRepeatedWithoutMeasuring) {
-  std::string messages, folder = TW_SOURCE_DIR "/bench/experiments/";
-  std::optional<Experiment> experiment = load_experiment(folder + "small.yaml", messages);
-  ASSERT_TRUE(experiment) << messages;
-  std::optional<LoadedList> list = load_list(experiment->list, messages);
-  ASSERT_TRUE(list) << messages;
-  auto results = StoredResults::open(folder + "small.results.csv.gz", messages);
-  ASSERT_TRUE(results) << messages;
-  std::atomic<bool> stop{false};
-  std::map<std::string, double> best;
-  int unknown = 0;
-  for (const Arm& arm : experiment->arms) {
-    std::vector<double> seconds;
-    for (u64 seed = 0; seed < static_cast<u64>(experiment->seeds); ++seed) {
-      ArmRun run = run_arm({*list, *results, nullptr, folder_.path() + "/scratch.db", stop}, list->tasks[0], arm,
-                           experiment->trials, seed);
-      seconds.push_back(best_after(run.seconds, run.seconds.size()));
-      unknown += run.unknown;
-    }
-    best[arm.name] = spread(seconds).median;
+// The speeds of a task's stored results, as curves say them.
+std::set<std::string> stored_gflops(const TuneTask& task, StoredResults& results) {
+  std::set<std::string> out;
+  const TaskKey key = key_of(task);
+  const Cell cell{.task = &task, .flops = count_flops(task.program.program), .arm = nullptr};
+  for (const auto& [program, record] : results.of(key.workload, key.target)) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3f", gflops(cell, record.ok() ? record.seconds : kNever));
+    out.insert(text);
   }
-  EXPECT_EQ(unknown, 0) << "programs without a stored result";
-  for (const auto& [arm, seconds] : best) EXPECT_LT(seconds, kNever) << arm;
+  return out;
+}
+
+// Each program that its searches find has a stored result, and its curves are the stored ones. Where a change of the
+// search or of features leads to other programs, they are measured again by
+//   build/release/tracewright-experiments bench/experiments/small.yaml --output OUT
+// and OUT/small.results.csv is compressed to bench/experiments/small.results.csv.gz, beside OUT/small.curves.csv.
+TEST_F(Experiments, TheSmallOneIsRepeatedWithoutMeasuring) {
+  std::string messages;
+  const std::string folder = TW_SOURCE_DIR "/bench/experiments/", stored = folder + "small.results.csv.gz";
+  std::atomic<bool> stop{false};
+  EXPECT_EQ(run_experiment(folder + "small.yaml", {.output = folder_.path(), .results = stored, .replay = true},
+                           nullptr, stop),
+            Reached)
+      << "programs without a stored result";
+  const std::string curves = test::read_file(folder_.path() + "/small.curves.csv");
+  EXPECT_EQ(curves, test::read_file(folder + "small.curves.csv"));
+  std::optional<LoadedList> list = load_list(folder + "small_tasks.yaml", messages);
+  auto results = StoredResults::open(stored, messages);
+  ASSERT_TRUE(list && results) << messages;
+  const std::set<std::string> known = stored_gflops(list->tasks[0], *results);
+  double before = 0;
+  for (const std::string& line : split(curves, '\n')) {
+    if (line.empty() || line.starts_with("task,")) continue;
+    const std::vector<std::string> cells = split(line, ',');  // task, arm, seed, trial, GFLOP/s
+    ASSERT_EQ(cells.size(), 5u) << line;
+    EXPECT_TRUE(known.contains(cells[4])) << line << ": no stored result";
+    EXPECT_TRUE(cells[3] == "1" || std::stod(cells[4]) >= before) << line << ": the best so far became worse";
+    before = std::stod(cells[4]);
+  }
 }
 
 // All experiments can be read, with their lists and rule sets.
