@@ -13,6 +13,7 @@
 #include "bench/simulated.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "sampler/tasks/list_search.h"
 #include "support/python.h"
 #include "support/run_program.h"
 #include "support/support.h"
@@ -674,6 +675,19 @@ TEST(ExperimentFiles, HaveTheModelsOfThePapersInBothSpaces) {
     EXPECT_GT(searches("cpu"), 0) << name;
     EXPECT_EQ(searches("cpu"), searches("reference-cpu")) << name;
   }
+}
+
+// Its tasks are those that the papers compare with libraries.
+TEST(ExperimentFiles, OperatorsAreAListOfTasks) {
+  std::string messages;
+  std::optional<LoadedList> list = load_list(TW_SOURCE_DIR "/bench/experiments/operators.yaml", messages);
+  ASSERT_TRUE(list) << messages;
+  std::map<char, int> kinds;  // by the first letter of the names
+  for (const TuneTask& task : list->tasks) {
+    ++kinds[task.name[0]];
+    EXPECT_EQ(why_not_searched(task, list->library, {.rules = list->list.rules.value}), "") << task.name;
+  }
+  EXPECT_EQ(kinds, (std::map<char, int>{{'c', 12}, {'d', 9}, {'p', 3}}));
 }
 
 TEST(Curves, BestAndTrials) {
