@@ -9,7 +9,7 @@
 namespace tw {
 
 const char* name_of(FeatureKind kind) {
-  constexpr const char* kNames[] = {"stores", "loops", "relation", "knobs", "tokens"};
+  constexpr const char* kNames[] = {"stores", "loops", "relation", "knobs", "tokens", "reference"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -25,6 +25,8 @@ int columns_of(FeatureKind kind) {
       return knob_columns();
     case FeatureKind::Tokens:
       return token_columns();
+    case FeatureKind::Reference:
+      return kReferenceColumns;
   }
   check_failed("a feature kind has columns", __FILE__, __LINE__, "");
 }

@@ -61,6 +61,7 @@ struct Row {
 };
 constexpr Row models[] = {{"auto", make_auto},
                           {"mlp", make_network<kMlp>},
+                          {"mlp-reference", make_network<kMlpReference>, FeatureKind::Reference},
                           {"treegru", make_network<kTreeGru>, FeatureKind::Loops},
                           {"tlp", make_network<kTlp>, FeatureKind::Tokens},
                           {"xgboost", make_xgboost<kXgboost>},

@@ -22,10 +22,11 @@ struct MadeModel {
   std::string note;                  // a sentence for the user; empty if there is nothing to say
 };
 
-// "mlp", "treegru" and "tlp" (LibTorch), "xgboost" and "xgboost-reference" (XGBoost; the latter with TVM's
-// hyper-parameters), "xgboost-relation" and "xgboost-knobs" (XGBoost on other features), "tree" (built in), "draft"
-// (no model: the draft model alone, draft_model.h), "random" (baseline), or "auto": mlp where its plugin opens, else
-// tree, and `note` says which and why. `columns` is the number of features per row, model_columns(name) for candidates.
+// "mlp", "mlp-reference" (with MetaSchedule's form), "treegru" and "tlp" (LibTorch), "xgboost" and "xgboost-reference"
+// (XGBoost; the latter with TVM's hyper-parameters), "xgboost-relation" and "xgboost-knobs" (XGBoost on other
+// features), "tree" (built in), "draft" (no model: the draft model alone, draft_model.h), "random" (baseline), or
+// "auto": mlp where its plugin opens, else tree, and `note` says which and why. `columns` is the number of features per
+// row, model_columns(name) for candidates.
 MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOptions& options = {});
 
 // The model whose saved bytes these are (CostModel::save), as it was; its kind is in the bytes. Null with a note where

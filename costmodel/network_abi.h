@@ -16,16 +16,17 @@
 extern "C" {
 #endif
 
-#define TW_NETWORK_ABI_VERSION 3
+#define TW_NETWORK_ABI_VERSION 4
 
 typedef struct tw_network tw_network;
 
 /* What a network makes of the rows of a candidate. */
 enum {
-  TW_NETWORK_MLP = 0,      /* rows are encoded one by one and summed */
-  TW_NETWORK_TREE_GRU = 1, /* rows are the nodes of a tree in post-order; the last column says how many rows further on
-                              the parent is, 0 for a root */
-  TW_NETWORK_ATTENTION = 2 /* rows are a sequence */
+  TW_NETWORK_MLP = 0,       /* rows are encoded one by one and summed */
+  TW_NETWORK_TREE_GRU = 1,  /* rows are the nodes of a tree in post-order; the last column says how many rows further on
+                               the parent is, 0 for a root */
+  TW_NETWORK_ATTENTION = 2, /* rows are a sequence */
+  TW_NETWORK_MLP_REFERENCE = 3 /* as MLP, with MetaSchedule's widths and scaling */
 };
 
 typedef struct {
@@ -48,11 +49,12 @@ typedef struct {
                            not trained yet begins with scores of 0 then. */
 } tw_network_data;
 
-/* What is learned of the relative speed: the order within a group, or the speed itself. */
-enum { TW_NETWORK_RANK = 0, TW_NETWORK_REGRESSION = 1 };
+/* What is learned of the relative speed: the order within a group, the speed itself, or the order of all by LambdaRank,
+ * which also compares candidates of different groups. */
+enum { TW_NETWORK_RANK = 0, TW_NETWORK_REGRESSION = 1, TW_NETWORK_LAMBDA_RANK = 2 };
 
 typedef struct {
-  int32_t objective;      /* TW_NETWORK_RANK or TW_NETWORK_REGRESSION */
+  int32_t objective;      /* TW_NETWORK_RANK, ... */
   int32_t from_scratch;   /* 1: begin with new random weights; 0: go on from the present ones */
   int32_t max_epochs;     /* passes over the data */
   int32_t patience;       /* epochs without a better held-out order before it stops; 0: no hold-out */

@@ -149,12 +149,12 @@ class NetworkModel : public CostModel {
   // scratch in the same time are worse as soon as the data outgrow the visits.
   tw_network_training training_for(int candidates, Effort effort) const {
     tw_network_training options = {
-        .objective = objective_ == Objective::Regression ? TW_NETWORK_REGRESSION : TW_NETWORK_RANK,
+        .objective = objective_ == Objective::Regression ? TW_NETWORK_REGRESSION : form_.rank_loss,
         .from_scratch = 1,
         .max_epochs = form_.max_epochs,
         .patience = form_.patience,
-        .held_out_every = 10,
-        .batch_size = 64,
+        .held_out_every = form_.held_out_every,
+        .batch_size = form_.batch_size,
         .learning_rate = form_.learning_rate,
         .weight_decay = 1e-6f,
         .clip_norm = 0.5f,
@@ -165,6 +165,10 @@ class NetworkModel : public CostModel {
     }
     options.from_scratch = 0;
     options.patience = 0;
+    if (form_.round_epochs > 0) {
+      if (is_trained_ && candidates >= form_.few) options.max_epochs = form_.round_epochs;
+      return options;
+    }
     int visits = is_trained_ ? form_.round_visits : form_.first_visits;
     options.max_epochs = std::clamp(visits / candidates, 1, form_.max_epochs);
     return options;
@@ -190,6 +194,19 @@ const NetworkForm kMlp = {.name = "mlp",
                           .learning_rate = 3e-3f,
                           .round_visits = 1500,
                           .first_visits = 6000};
+
+const NetworkForm kMlpReference = {.name = "mlp-reference",
+                                   .kind = TW_NETWORK_MLP_REFERENCE,
+                                   .max_epochs = 50,
+                                   .patience = 50,
+                                   .learning_rate = 7e-4f,
+                                   .round_visits = 0,
+                                   .first_visits = 0,
+                                   .round_epochs = 5,
+                                   .few = 5 * 64,
+                                   .rank_loss = TW_NETWORK_LAMBDA_RANK,
+                                   .batch_size = 128,
+                                   .held_out_every = 5};
 
 const NetworkForm kTreeGru = {.name = "treegru",
                               .kind = TW_NETWORK_TREE_GRU,

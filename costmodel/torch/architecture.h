@@ -30,9 +30,11 @@ struct Architecture {
   // The first layer is applied to the rows; fit_scaling() relies on it.
   std::vector<Shape> (*shapes)(int64_t columns);
   Tensor (*forward)(const Weights& weights, const Rows& rows);  // [candidates]
-  bool has_structure = false;  // the last column says how rows belong together, and is no feature
+  bool has_structure = false;      // the last column says how rows belong together, and is no feature
+  bool scales_by_maximum = false;  // features are divided by the largest ones, in place of being standardised
 };
 const Architecture& mlp();
+const Architecture& mlp_reference();
 const Architecture& tree_gru();
 const Architecture& attention();
 

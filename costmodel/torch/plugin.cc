@@ -23,6 +23,7 @@ const Architecture* architecture_of(int32_t kind) {
   if (kind == TW_NETWORK_MLP) return &mlp();
   if (kind == TW_NETWORK_TREE_GRU) return &tree_gru();
   if (kind == TW_NETWORK_ATTENTION) return &attention();
+  if (kind == TW_NETWORK_MLP_REFERENCE) return &mlp_reference();
   return nullptr;
 }
 

@@ -66,9 +66,26 @@ Tensor rank_loss(const Tensor& score, const Tensor& weights) {
   return (weights * at::softplus(score.unsqueeze(0) - score.unsqueeze(1))).sum() / score.size(0);
 }
 
-// Mean over the candidates.
+// LambdaRank (Burges 2010), as MetaSchedule has it: a pair costs the information of its order, in bits, times what its
+// exchange would change of NDCG, where a candidate of speed v gains 2^v - 1. Sum over the pairs.
+Tensor lambda_rank_loss(const Tensor& score, const Tensor& speed) {
+  constexpr double least = 1e-10;  // of the chance of an order, and of the best sum
+  const Tensor order = at::argsort(score.detach(), 0, true);
+  const Tensor by_place = score.index_select(0, order), truth = speed.index_select(0, order);
+  const Tensor discount = at::arange(2, score.size(0) + 2, at::kFloat).log2().reciprocal();
+  const auto gain = [](const Tensor& v) { return at::exp2(v) - 1; };
+  const Tensor best = (gain(std::get<0>(speed.sort(0, true))) * discount).sum().clamp_min(least);
+  const Tensor gains = gain(truth) / best;
+  const auto differences = [](const Tensor& v) { return v.unsqueeze(1) - v.unsqueeze(0); };
+  const Tensor weight = differences(discount).abs() * differences(gains).abs() * differences(truth).gt(0);
+  const Tensor information = at::softplus(-differences(by_place)).clamp_max(-std::log(least)) / std::log(2.0);
+  return (weight * information).sum();
+}
+
+// Mean over the candidates, but for LambdaRank.
 Tensor loss_of(int32_t objective, const Tensor& score, const Batch& batch) {
   if (objective == TW_NETWORK_RANK) return rank_loss(score, batch.weights);
+  if (objective == TW_NETWORK_LAMBDA_RANK) return lambda_rank_loss(score, batch.speed);
   return (score - batch.speed).square().mean();
 }
 
@@ -78,7 +95,7 @@ struct Share {
   double part, all;
 };
 Share error_share(int32_t objective, const Tensor& score, const Batch& batch) {
-  if (objective == TW_NETWORK_RANK) {
+  if (objective != TW_NETWORK_REGRESSION) {
     const Tensor wrong = (batch.weights * score.unsqueeze(0).ge(score.unsqueeze(1))).sum();
     return {wrong.item<float>(), batch.weights.sum().item<float>()};
   }
@@ -131,11 +148,12 @@ void shuffle(std::vector<T>& list, tw::Rng& rng) {
   }
 }
 
-// Candidates cut into batches. Candidates of one group stand together, because only they are
-// compared.
+// Candidates cut into batches. Candidates of one group stand together, where only they are compared; null: they need
+// not.
 Order batches(std::vector<int64_t> candidates, const int32_t* group, int size, tw::Rng& rng) {
   shuffle(candidates, rng);
-  std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t a, int64_t b) { return group[a] < group[b]; });
+  if (group)
+    std::stable_sort(candidates.begin(), candidates.end(), [&](int64_t a, int64_t b) { return group[a] < group[b]; });
   Order out;
   const std::size_t count = (candidates.size() + size - 1) / size;
   for (std::size_t b = 0; b < count; ++b) {
@@ -192,16 +210,17 @@ Weights random_weights(const Architecture& architecture, int64_t columns, uint64
 void fit_scaling(Model& model, const tw_network_batch& batch) {
   const Tensor x = raw_rows(batch.values, batch.first_row[batch.candidates], model.columns);
   if (x.size(0) == 0) return;
-  const Tensor mean = x.mean(0);
-  const Tensor deviation = (x - mean).square_().mean(0).sqrt_();
+  const bool by_maximum = model.architecture->scales_by_maximum;
+  const Tensor mean = by_maximum ? at::zeros({model.columns}) : x.mean(0);
+  const Tensor spread = by_maximum ? x.abs().amax(0) : (x - mean).square_().mean(0).sqrt_();
   // A column that never changes tells nothing, nor does one that is no feature: scale 0.
-  Tensor scale = at::where(deviation.gt(1e-5), deviation.reciprocal(), at::zeros_like(deviation));
+  Tensor scale = at::where(spread.gt(1e-5), spread.reciprocal(), at::zeros_like(spread));
   if (model.architecture->has_structure) scale[-1].zero_();
   if (model.trained) {
     Tensor& weight = model.weights[0];
     Tensor& bias = model.weights[1];
     bias = bias + weight.mv((mean - model.mean) * model.scale);
-    weight = weight * at::where(scale.gt(0), model.scale * deviation, at::ones_like(scale));
+    weight = weight * at::where(scale.gt(0), model.scale * spread, at::ones_like(scale));
   }
   model.mean = mean;
   model.scale = scale;
@@ -215,6 +234,7 @@ void train(Model& model, const tw_network_data& data, const tw_network_training&
     const bool out = options.patience > 0 && c % options.held_out_every == options.held_out_every - 1;
     (out ? held_out : learned).push_back(c);
   }
+  const int32_t* together = options.objective == TW_NETWORK_LAMBDA_RANK ? nullptr : data.group;
   const Order held_out_order = batches(held_out, data.group, options.batch_size, rng);
   for (Tensor& weight : model.weights) weight = weight.detach().clone().set_requires_grad(true);
   torch::optim::Adam optimizer(model.weights,
@@ -225,7 +245,7 @@ void train(Model& model, const tw_network_data& data, const tw_network_training&
   report.held_out_error = 1;
   for (int epoch = 0; epoch < options.max_epochs; ++epoch) {
     settings.lr(options.learning_rate * std::pow(0.8, 10 * epoch / options.max_epochs));
-    const Order order = batches(learned, data.group, options.batch_size, rng);
+    const Order order = batches(learned, together, options.batch_size, rng);
     report.loss = run_epoch(set, model.weights, optimizer, order, options);
     report.epochs = epoch + 1;
     if (held_out.empty()) continue;

@@ -14,8 +14,8 @@ struct Model {
 
 Weights random_weights(const Architecture& architecture, int64_t columns, uint64_t seed);
 
-// Scales the features to mean 0 and deviation 1 over the batch. The first layer is rewritten so that the network
-// computes what it computed before, except for values that are cut.
+// Scales the features to mean 0 and deviation 1 over the batch, or to at most 1 (Architecture). The first layer is
+// rewritten so that the network computes what it computed before, except for values that are cut.
 void fit_scaling(Model& model, const tw_network_batch& batch);
 
 // Throws if training ends in weights that are no numbers; the model is then in between.

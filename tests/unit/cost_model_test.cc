@@ -300,9 +300,10 @@ TEST(MakeModel, KnowsItsNames) {
   EXPECT_EQ(make_model("tree", 164, 1).note, "");
   const MadeModel unknown = make_model("trea", 164, 1);
   EXPECT_EQ(unknown.model, nullptr);
-  EXPECT_EQ(unknown.note,
-            "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, treegru, tlp, xgboost, "
-            "xgboost-reference, xgboost-relation, xgboost-knobs, tree, draft, random)");
+  EXPECT_EQ(
+      unknown.note,
+      "unknown cost model `trea`; did you mean `tree`? (there are: auto, mlp, mlp-reference, treegru, tlp, xgboost, "
+      "xgboost-reference, xgboost-relation, xgboost-knobs, tree, draft, random)");
 }
 
 TEST(MakeModel, AutoFallsBackToTreeAndSaysWhy) {

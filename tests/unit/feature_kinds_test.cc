@@ -76,6 +76,7 @@ void each_random_schedule(int count, Visit visit) {
 TEST(FeatureKinds, EveryModelSaysItsOwn) {
   EXPECT_EQ(feature_kind_of("auto"), FeatureKind::Stores);
   EXPECT_EQ(feature_kind_of("mlp"), FeatureKind::Stores);
+  EXPECT_EQ(feature_kind_of("mlp-reference"), FeatureKind::Reference);
   EXPECT_EQ(feature_kind_of("treegru"), FeatureKind::Loops);
   EXPECT_EQ(feature_kind_of("tlp"), FeatureKind::Tokens);
   EXPECT_EQ(feature_kind_of("xgboost-relation"), FeatureKind::Relation);
@@ -122,8 +123,18 @@ TEST(FeatureKinds, RowsOfATraceNeedNoProgramAndOthersNoTrace) {
     const Trace& trace = schedule.trace();
     for (FeatureKind kind : {FeatureKind::Knobs, FeatureKind::Tokens})
       EXPECT_EQ(rows_of(kind, schedule.program(), trace), rows_of(kind, {}, trace));
-    for (FeatureKind kind : {FeatureKind::Stores, FeatureKind::Loops, FeatureKind::Relation})
+    for (FeatureKind kind : {FeatureKind::Stores, FeatureKind::Loops, FeatureKind::Relation, FeatureKind::Reference})
       EXPECT_EQ(rows_of(kind, schedule.program(), trace), rows_of(kind, schedule.program(), {}));
+  });
+}
+
+TEST(FeatureKinds, ReferenceIsTheFirstPartOfEachStore) {
+  const auto all = static_cast<std::size_t>(feature_columns()), kept = std::size_t{kReferenceColumns};
+  each_random_schedule(50, [&](const Schedule& schedule) {
+    const Floats stores = rows_of(FeatureKind::Stores, schedule.program());
+    const Floats found = rows_of(FeatureKind::Reference, schedule.program());
+    ASSERT_EQ(found.size() / kept, stores.size() / all);
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], stores[i / kept * all + i % kept]);
   });
 }
 

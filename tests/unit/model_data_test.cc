@@ -256,7 +256,7 @@ TEST_F(ModelDataOfATune, TakesOneMachineOfEachTaskAndLeavesOutWhatItCannotReplay
 
 // The search extracts what its model wants. Models whose library is not there are passed over.
 TEST_F(ModelDataOfATune, ASearchGivesEveryModelItsOwnRows) {
-  for (std::string name : {"treegru", "tlp", "xgboost-relation", "xgboost-knobs"}) {
+  for (std::string name : {"mlp-reference", "treegru", "tlp", "xgboost-relation", "xgboost-knobs"}) {
     if (!make_model(name, model_columns(name), 1).model) continue;
     Database stored = database(name + ".db");
     FakeMeasurer measurer;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 #include "costmodel/make_model.h"
@@ -117,6 +118,109 @@ TEST_F(Mlp, ErrorsOfLibTorchComeBackAsText) {
   EXPECT_STRNE(error.text, "");
   EXPECT_EQ(api->create(77, 8, 1, &error), nullptr);
   EXPECT_STREQ(error.text, "there is no such kind of network");
+}
+
+// ---- MetaSchedule's form
+
+const ModelMaker make_reference = [](int columns, u64 seed) {
+  return make_model("mlp-reference", columns, seed).model;
+};
+
+class MlpReference : public Mlp {};
+
+TEST_F(MlpReference, Learns) {
+  const Split split = hold_out(synthetic_costs({.groups = 4, .per_group = 400}, 3), 4);
+  for (Effort effort : {Effort::Round, Effort::Full}) {
+    const auto model = make_reference(split.learn.features.columns, 1);
+    EXPECT_EQ(model->update(split.learn, effort).problem, "");
+    const Accuracy known = accuracy_on(*model, split.held_out);
+    EXPECT_GE(known.pairwise, 0.78) << to_string(known);
+    EXPECT_GE(known.top5, 0.9) << to_string(known);
+  }
+}
+
+TEST_F(MlpReference, RepeatsItself) { check_repeats_itself(make_reference); }
+TEST_F(MlpReference, SavesAndLoads) { check_saves_and_loads(make_reference); }
+TEST_F(MlpReference, RejectsForeignBytes) { check_rejects_foreign_bytes(make_reference); }
+TEST_F(MlpReference, CornerCases) { check_corner_cases(make_reference); }
+TEST_F(MlpReference, ACandidatesScoreDoesNotDependOnItsNeighbours) {
+  expect_scores_without_neighbours(*make_reference(64, 1));
+}
+
+// All epochs while a batch of 64 is a fifth of what is known, or nothing was learned.
+TEST_F(MlpReference, HasFewEpochsBetweenLaterRounds) {
+  const Dataset data = synthetic_costs({.groups = 2, .per_group = 200, .columns = 64}, 1);
+  auto first = [&](int count) {
+    std::vector<int> places(static_cast<std::size_t>(count));
+    std::iota(places.begin(), places.end(), 0);
+    return subset(data, places);
+  };
+  const auto model = make_reference(64, 1), late = make_reference(64, 1);
+  EXPECT_EQ(model->update(first(256), Effort::Round).passes, 50);
+  EXPECT_EQ(model->update(first(319), Effort::Round).passes, 50);
+  EXPECT_EQ(model->update(first(320), Effort::Round).passes, 5);
+  EXPECT_EQ(late->update(first(400), Effort::Round).passes, 50);
+}
+
+// Within each task the features tell nothing, but those of one task are nearly all slow.
+TEST_F(MlpReference, ComparesCandidatesOfAllTasks) {
+  Dataset data;
+  data.features.columns = 2;
+  for (int i = 0; i < 300; ++i) {
+    const bool is_slow = i % 2 == 0;
+    data.features.add(std::vector<float>{is_slow ? 1.0f : 0.0f, 1});
+    data.seconds.push_back(is_slow && i > 0 ? 1e-2 : 1e-3);
+    data.group.push_back(is_slow ? 0 : 1);
+  }
+  auto lead = [&](CostModel& model) {
+    EXPECT_GT(model.update(data, Effort::Round).passes, 0) << model.name();
+    const std::vector<float> scores = model.predict(data.features);
+    return scores[1] - scores[0];
+  };
+  EXPECT_GT(lead(*make_reference(2, 1)), 1);
+  EXPECT_LT(std::abs(lead(*make_model("mlp", 2, 1).model)), 0.5) << "others do not";
+}
+
+// The loss of known scores: an untrained network adds nothing to its base.
+TEST_F(MlpReference, ItsLossIsLambdaRank) {
+  void* library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const tw_network_api* api =
+      reinterpret_cast<tw_network_open_function>(dlsym(library, "tw_network_open"))(TW_NETWORK_ABI_VERSION);
+  const std::vector<float> speed = {0.2f, 1, 0, 0.7f, 0.7f}, scores = {0.5f, -1, 2, 0.25f, 3}, values = {1, 2, 3, 4, 5};
+  const std::vector<std::int32_t> first_row = {0, 1, 2, 3, 4, 5}, group = {0, 1, 0, 1, 2};
+  const std::vector<std::size_t> order = {4, 2, 0, 3, 1};  // by score
+  double best = 0, expected = 0;
+  auto gain = [](double v) { return std::exp2(v) - 1; };
+  auto discount = [](std::size_t place) { return 1 / std::log2(2.0 + static_cast<double>(place)); };
+  for (std::size_t place = 0; double v : {1.0, 0.7, 0.7, 0.2, 0.0}) best += gain(v) * discount(place++);
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t j = 0; j < 5; ++j) {
+      const std::size_t fast = order[i], slow = order[j];
+      if (speed[fast] <= speed[slow]) continue;
+      const double change =
+          std::abs(discount(i) - discount(j)) * std::abs(gain(speed[fast]) - gain(speed[slow])) / best;
+      expected += change * std::log2(1 + std::exp(scores[slow] - scores[fast]));
+    }
+  }
+  tw_network_error error{};
+  tw_network* network = api->create(TW_NETWORK_MLP_REFERENCE, 1, 1, &error);
+  ASSERT_NE(network, nullptr) << error.text;
+  const tw_network_data data{{values.data(), first_row.data(), 5}, speed.data(), group.data(), scores.data()};
+  const tw_network_training options{.objective = TW_NETWORK_LAMBDA_RANK,
+                                    .from_scratch = 1,
+                                    .max_epochs = 1,
+                                    .patience = 0,
+                                    .held_out_every = 5,
+                                    .batch_size = 128,
+                                    .learning_rate = 1e-6f,
+                                    .weight_decay = 0,
+                                    .clip_norm = 0.5f,
+                                    .seed = 1};
+  tw_network_report report{};
+  EXPECT_EQ(api->train(network, &data, &options, &report, &error), 0) << error.text;
+  EXPECT_NEAR(report.loss, expected, 1e-5);
+  api->destroy(network);
 }
 
 // ---- the other networks
@@ -235,7 +339,7 @@ TEST_F(Tlp, LearnsWhichTokensMeet) {
 
 TEST(NoPlugin, IsSaidOfEveryNetwork) {
   setenv("TRACEWRIGHT_TORCH_PLUGIN", "/nowhere/plugin.so", 1);
-  for (const char* name : {"mlp", "treegru", "tlp"}) {
+  for (const char* name : {"mlp", "mlp-reference", "treegru", "tlp"}) {
     const MadeModel made = make_model(name, 64, 1);
     EXPECT_EQ(made.model, nullptr);
     EXPECT_EQ(made.note, std::string("the cost model `") + name +
