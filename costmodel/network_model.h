@@ -36,7 +36,8 @@ extern const NetworkForm kMlp;
 // MetaSchedule's own form of it, on its 164 features: 256 units, features divided by the largest, LambdaRank on batches
 // of 128 candidates whatever their task, small steps, 50 epochs, 5 between rounds once its batch of 64 trials is less
 // than a fifth of what is known. Otherwise than there, held out are candidates and not tasks, which a search has too
-// few of, rounds visit all candidates and not the new ones alone, and there are no features of the names of blocks.
+// few of, rounds visit all candidates, with steps that fall, and not the new ones alone, and there are no features of
+// the names of blocks.
 extern const NetworkForm kMlpReference;
 // AutoTVM's TreeGRU (NeurIPS 2018) on the rows of the loop tree (loop_rows.h).
 extern const NetworkForm kTreeGru;

@@ -484,7 +484,7 @@ TEST_F(Cli, ModelDataGoesOnAndTellsWhatIsShort) {
       "tasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
       "  - {name: rows, op: softmax, args: {M: 8, N: 64}}\n";
   write("two.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\n" + tasks);
-  write("hasty.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {seconds: 0.5}\n" + tasks);
+  write("hasty.yaml", "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {seconds: 1}\n" + tasks);
   auto stored = [&](const std::string& name) {
     Database records = *Database::open(folder.path() + "/" + name, DatabaseMode::Read);
     std::map<std::string, i64> trials;
@@ -512,7 +512,7 @@ TEST_F(Cli, ModelDataGoesOnAndTellsWhatIsShort) {
   EXPECT_NE(hasty.find("tracewright: gemm: "), std::string::npos) << hasty;
   EXPECT_NE(hasty.find(" of 100000 programs\n"), std::string::npos) << hasty;
   EXPECT_TRUE(
-      hasty.ends_with("tracewright: each of the three runs had the 0.5 s of the list's budget; the same command "
+      hasty.ends_with("tracewright: each of the three runs had the 1 s of the list's budget; the same command "
                       "goes on where they stopped\n"))
       << hasty;
 }

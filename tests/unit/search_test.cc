@@ -180,7 +180,7 @@ TEST_F(Search, WithoutTransferRecordsOfAnotherMachineSeedNothing) {
     watcher.messages.clear();
     const std::vector<std::string> with = first_batch(how, true), without = first_batch(how, false);
     EXPECT_EQ(with, without) << strategy;
-    EXPECT_EQ(with.size(), 8u) << strategy;
+    EXPECT_GE(with.size(), 8u) << strategy;
     EXPECT_EQ(watcher.messages,
               std::vector<std::string>{
                   cat("dense: ", foreign.size(), " records are of another machine or timing: they are not used")});
