@@ -38,18 +38,24 @@ bool is_tested_by_lane(const For* loop) {
   return found;
 }
 
-bool writes_registers_only(const For* loop) {
-  bool only = true;
-  for_each<Store>(loop->body, [&](const Store* store) {
-    for (const StoreTarget& target : store->targets) only &= target.buffer->scope == Scope::Register;
-  });
-  return only;
+// Have rows of what is read all lanes of a vector, as panels have?
+bool has_lanes(const Load* load, const For* loop, i64 lanes) {
+  if (load->buffer->scope == Scope::Register || load->indices.empty()) return true;
+  for (std::size_t d = 0; d + 1 < load->indices.size(); ++d) {
+    if (uses(load->indices[d], loop->var)) return false;
+  }
+  return !uses(load->indices.back(), loop->var) || load->buffer->shape.back() % lanes == 0;
 }
 
-// Has the last vector all lanes, too? Where its reads lie inside of their buffers, which is not asked here.
-bool is_last_vector_whole(const For* loop, const LoweringOptions& options) {
+// Is the remainder one vector, of which not all lanes are used (vectorize_loops.h)?
+bool is_rest_whole(const For* loop, i64 lanes, const LoweringOptions& options) {
   if (options.has_lane_masks) return true;
-  return !options.is_device && !find_annotation(loop->annotations, "horizontal") && writes_registers_only(loop);
+  bool is_whole = !options.is_device && !find_annotation(loop->annotations, "horizontal");
+  for_each<Store>(loop->body, [&](const Store* store) {
+    for (const StoreTarget& target : store->targets) is_whole &= target.buffer->scope == Scope::Register;
+  });
+  for_each<Load>(loop->body, [&](const Load* load) { is_whole &= has_lanes(load, loop, lanes); });
+  return is_whole;
 }
 
 Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
@@ -112,7 +118,9 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
     if (is_tested_by_lane(loop) && !options.has_lane_masks)
       return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), is_last_vector_whole(loop, options));
+    i64 lanes = lanes_of(loop->body, options), rest = loop->extent % lanes;
+    bool is_whole = is_rest_whole(loop, static_cast<i64>(std::bit_ceil(static_cast<u64>(rest))), options);
+    i64 vectors = vectors_in(loop->extent, lanes, is_whole);
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;
