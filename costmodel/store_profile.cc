@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "dsl/passes/cost.h"
@@ -70,28 +71,28 @@ class DistinctAddresses {
   std::size_t used_ = 0;
 };
 
-// Vectors that a tile of so many lanes has, on average over the tiles of all columns: what does not fill a vector is
-// one of which not all lanes are used, or done in narrower ones, as 15 lanes by 8, 4, 2 and 1.
-double vectors_of(double lanes, double columns, double full, bool is_last_whole) {
+// Vectors that a tile of so many lanes has, on average over the tiles of all columns; `row` as in vectors_in().
+double vectors_of(double lanes, double columns, double full, i64 row) {
   auto vectors = [&](double n) {
-    return static_cast<double>(vectors_in(static_cast<i64>(n), static_cast<i64>(full), is_last_whole));
+    return static_cast<double>(vectors_in(static_cast<i64>(n), static_cast<i64>(full), row));
   };
   double tiles = columns > 0 ? std::ceil(columns / lanes) : 1;
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
-// Has the last vector of a tile all lanes (vectorize_loops.h)? Without lane masks where it is a register's, and rows of
-// what it reads are whole vectors, as panels are.
-bool is_last_vector_whole(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
-                          const std::vector<BodyRole>& roles, double full) {
-  return std::ranges::all_of(uses, [&](const Use& use) {
+// Elements of the rows that vectors read, as vectors_in() takes them.
+i64 row_of(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
+           const std::vector<BodyRole>& roles) {
+  i64 row = 0;
+  for (const Use& use : uses) {
     const Buffer* buffer = program.buffers[use.buffer].buffer;
-    if (buffer->scope == Scope::Register) return true;
-    if (use.is_write || buffer->shape.empty()) return false;
+    if (buffer->scope == Scope::Register) continue;
+    if (use.is_write) return 1;
     bool moves = false;
     for (u32 p = 0; p < store.depth; ++p) moves |= roles[p] == BodyRole::Vector && use.moved[p];
-    return !moves || buffer->shape.back() % static_cast<i64>(full) == 0;
-  });
+    if (moves) row = std::gcd(row, buffer->shape.empty() ? 1 : buffer->shape.back());
+  }
+  return row;
 }
 
 // What is converted first cannot be loaded by the multiplication itself.
@@ -187,9 +188,9 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   if (out.lanes > 1) {
     double columns = columns_of(program, store, roles_);
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
-    bool is_whole = target_.has_lane_masks || is_last_vector_whole(program, store, uses, roles_, full);
+    i64 row = target_.has_lane_masks ? 0 : row_of(program, store, uses, roles_);
     // A sum over the lanes themselves is done one by one.
-    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, is_whole) : out.lanes;
+    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, row) : out.lanes;
     out.lane_use = of_a_tile / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;

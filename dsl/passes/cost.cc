@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/walk.h"
@@ -38,33 +39,37 @@ bool is_tested_by_lane(const For* loop) {
   return found;
 }
 
-// Have rows of what is read all lanes of a vector, as panels have?
-bool has_lanes(const Load* load, const For* loop, i64 lanes) {
-  if (load->buffer->scope == Scope::Register || load->indices.empty()) return true;
-  for (std::size_t d = 0; d + 1 < load->indices.size(); ++d) {
-    if (uses(load->indices[d], loop->var)) return false;
-  }
-  return !uses(load->indices.back(), loop->var) || load->buffer->shape.back() % lanes == 0;
-}
-
-// Is the remainder one vector, of which not all lanes are used (vectorize_loops.h)?
-bool is_rest_whole(const For* loop, i64 lanes, const LoweringOptions& options) {
-  if (options.has_lane_masks) return true;
-  bool is_whole = !options.is_device && !find_annotation(loop->annotations, "horizontal");
+// Elements of the rows that a vectorized loop reads, as vectors_in() takes them.
+i64 row_of(const For* loop, const LoweringOptions& options) {
+  if (options.has_lane_masks) return 0;
+  if (options.is_device || find_annotation(loop->annotations, "horizontal")) return 1;
+  i64 row = 0;
   for_each<Store>(loop->body, [&](const Store* store) {
-    for (const StoreTarget& target : store->targets) is_whole &= target.buffer->scope == Scope::Register;
+    for (const StoreTarget& target : store->targets) {
+      if (target.buffer->scope != Scope::Register) row = 1;
+    }
   });
-  for_each<Load>(loop->body, [&](const Load* load) { is_whole &= has_lanes(load, loop, lanes); });
-  return is_whole;
+  for_each<Load>(loop->body, [&](const Load* load) {
+    if (load->buffer->scope == Scope::Register) return;
+    for (std::size_t d = 0; d < load->indices.size(); ++d) {
+      bool is_last = d + 1 == load->indices.size();
+      if (uses(load->indices[d], loop->var)) row = std::gcd(row, is_last ? load->buffer->shape[d] : 1);
+    }
+  });
+  return row;
 }
 
 Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
 
 }  // namespace
 
-i64 vectors_in(i64 extent, i64 lanes, bool is_whole) {
-  i64 rest = extent % lanes;
-  return extent / lanes + (is_whole ? rest > 0 : std::popcount(static_cast<u64>(rest)));
+i64 vectors_in(i64 extent, i64 lanes, i64 row) {
+  for (; lanes > 1; lanes /= 2) {
+    i64 rest = extent % lanes;
+    if (lanes < 2 * extent && row % lanes == 0) return extent / lanes + (rest > 0);
+    if (lanes <= extent) return extent / lanes + std::popcount(static_cast<u64>(rest));
+  }
+  return extent;
 }
 
 bool selects_register(const For* loop) {
@@ -118,9 +123,7 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
     if (is_tested_by_lane(loop) && !options.has_lane_masks)
       return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 lanes = lanes_of(loop->body, options), rest = loop->extent % lanes;
-    bool is_whole = is_rest_whole(loop, static_cast<i64>(std::bit_ceil(static_cast<u64>(rest))), options);
-    i64 vectors = vectors_in(loop->extent, lanes, is_whole);
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), row_of(loop, options));
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;

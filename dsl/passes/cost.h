@@ -25,8 +25,9 @@ inline constexpr i64 kUnrolledVectors = 8;
 // True if the loop's variable selects elements of Register buffers. Such a loop is always unrolled.
 bool selects_register(const For* loop);
 
-// Full vectors + those of the remainder: one if it is a vector of which not all lanes are used, else powers of two,
-// down to scalars.
-i64 vectors_in(i64 extent, i64 lanes, bool is_whole);
+// Vectors of a loop, as vectorize_loops makes them: full ones + those of the remainder, which is one of which not all
+// lanes are used, if they are there, else powers of two, down to scalars. `row`: elements of the rows that are read; 0
+// = all lanes are there or can be left out, 1 = none of the others is.
+i64 vectors_in(i64 extent, i64 lanes, i64 row);
 
 }  // namespace tw

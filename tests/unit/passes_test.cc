@@ -437,10 +437,15 @@ TEST_F(PassTest, VectorsHoldAsManyElementsAsTheWidestTypeAllows) {
 
 TEST_F(PassTest, LongVectorizedLoopsAreALoopOverVectors) {
   const LoweringOptions options{.vector_bits = 256};
-  EXPECT_EQ(vectors_in(13, 8, false), 3);  // one full vector, one of four elements, one of one
-  EXPECT_EQ(vectors_in(13, 8, true), 2);
-  EXPECT_EQ(vectors_in(16, 8, false), 2);
-  EXPECT_EQ(vectors_in(16, 8, true), 2);
+  EXPECT_EQ(vectors_in(13, 8, 1), 3);  // one full vector, one of four elements, one of one
+  EXPECT_EQ(vectors_in(13, 8, 0), 2);
+  EXPECT_EQ(vectors_in(16, 8, 1), 2);
+  EXPECT_EQ(vectors_in(16, 8, 0), 2);
+  EXPECT_EQ(vectors_in(13, 8, 16), 2);
+  EXPECT_EQ(vectors_in(11, 8, 12), 3) << "behind the last row are not five more";
+  EXPECT_EQ(vectors_in(3, 8, 4), 1) << "a vector of four";
+  EXPECT_EQ(vectors_in(3, 8, 6), 2);
+  EXPECT_EQ(vectors_in(1, 8, 8), 1);
   Cost cost = cost_of(parse("X: input f32[800], Y: output f32[800]", "vectorize for i in 800 {\n Y[i] = X[i]\n }").body,
                       options);
   EXPECT_EQ(cost.executed, 100);
