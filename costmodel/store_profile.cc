@@ -88,9 +88,10 @@ i64 row_of(const FlatProgram& program, const FlatStore& store, const std::vector
     const Buffer* buffer = program.buffers[use.buffer].buffer;
     if (buffer->scope == Scope::Register) continue;
     if (use.is_write) return 1;
-    bool moves = false;
-    for (u32 p = 0; p < store.depth; ++p) moves |= roles[p] == BodyRole::Vector && use.moved[p];
-    if (moves) row = std::gcd(row, buffer->shape.empty() ? 1 : buffer->shape.back());
+    for (u32 p = 0; p < store.depth; ++p) {
+      if (roles[p] == BodyRole::Vector && use.moved[p])
+        row = std::gcd(row, use.stride[p] == 1 ? buffer->shape.back() : 1);
+    }
   }
   return row;
 }
@@ -188,7 +189,7 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   if (out.lanes > 1) {
     double columns = columns_of(program, store, roles_);
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
-    i64 row = target_.has_lane_masks ? 0 : row_of(program, store, uses, roles_);
+    i64 row = target_.has_lane_masks ? 0 : out.is_bound ? 1 : row_of(program, store, uses, roles_);
     // A sum over the lanes themselves is done one by one.
     out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, row) : out.lanes;
     out.lane_use = of_a_tile / (out.vectors * full);

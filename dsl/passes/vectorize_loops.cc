@@ -16,7 +16,7 @@ namespace {
 enum class Rest : u8 {
   Narrower,  // vectors of half the width, of a quarter, and so on: 15 lanes as 8, 4, 2 and 1
   Masked,    // a vector that leaves out lanes
-  Computed,  // a vector of which nobody uses the other lanes: it writes to registers only, which have room for them
+  Computed,  // a vector whose other lanes are computed, too: it writes to registers only, which have room for them
 };
 
 // Iterations [offset, offset + active) of the loop, at once, in the first lanes of a vector.
@@ -108,6 +108,8 @@ class VectorBody {
     }
     for (const Chunk& chunk : chunks) {
       std::vector<const Stmt*> of_chunk;
+      bool is_partial = chunk.active < chunk.lanes;
+      shares_lanes_ = false;
       for (const Stmt* s : stores) {
         auto* one = static_cast<const Store*>(s);
         if (!is_uniform(one))
@@ -117,7 +119,7 @@ class VectorBody {
         else if (&chunk == &chunks[0])
           out.push_back(one);
       }
-      bool is_masked = rest_ == Rest::Masked && chunk.active < chunk.lanes;
+      bool is_masked = is_partial && (rest_ == Rest::Masked || shares_lanes_);
       if (!of_chunk.empty()) out.push_back(is_masked ? masked(of_chunk, chunk) : build_.seq(of_chunk));
     }
     return build_.seq(out);
@@ -189,6 +191,8 @@ class VectorBody {
       if (!uses(target.indices[0], var_)) report_race(target.buffer);
       bool is_register = target.buffer->scope == Scope::Register;
       if (!has_room(target.buffer, index, chunk) || (computes_rest(chunk) && !is_register)) fail(store);
+      const Ramp* ramp = as<Ramp>(index);
+      shares_lanes_ |= ramp && !use_.is_unused(target.buffer, ramp->base, chunk.active, chunk.lanes, ranges_);
       targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
     }
     for (const Expr* value : store->values) values.push_back(wide(expr(value, chunk), chunk.lanes));
@@ -196,18 +200,23 @@ class VectorBody {
   }
 
   // A register has all lanes, those that are left out too: they must lie in the buffer, and those of no iteration where
-  // no other vector begins; nobody may use what is written to them.
+  // no other vector begins.
   bool has_room(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     const Ramp* ramp = as<Ramp>(index);
     if (buffer->scope != Scope::Register || !ramp) return true;
     if (tests_ > 0 && !lies_inside(buffer, ramp)) return false;
     if (chunk.active == chunk.lanes) return true;
+    return is_aligned(buffer, ramp);
+  }
+
+  // Is the buffer a row of such vectors? Then all lanes lie inside where one does.
+  static bool is_aligned(const Buffer* buffer, const Ramp* ramp) {
+    int lanes = ramp->type.lanes;
     Sum base = sum_of(ramp->base);
     bool is_aligned =
-        is_constant(ramp->stride, 1) && base.constant % chunk.lanes == 0 && buffer->shape[0] % chunk.lanes == 0;
-    for (const Sum::Term& term : base.terms) is_aligned &= term.coefficient % chunk.lanes == 0;
-    if (!is_aligned || rest_ == Rest::Masked) return is_aligned;
-    return use_.is_unused(buffer, ramp->base, chunk.active, chunk.lanes, ranges_);
+        base.exact && is_constant(ramp->stride, 1) && base.constant % lanes == 0 && buffer->shape[0] % lanes == 0;
+    for (const Sum::Term& term : base.terms) is_aligned &= term.coefficient % lanes == 0;
+    return is_aligned;
   }
 
   bool computes_rest(const Chunk& chunk) const { return rest_ == Rest::Computed && chunk.active < chunk.lanes; }
@@ -216,7 +225,7 @@ class VectorBody {
   bool may_read(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     if (!computes_rest(chunk) || buffer->scope == Scope::Register || index->type.lanes == 1) return true;
     const Ramp* ramp = as<Ramp>(index);
-    return ramp && is_constant(ramp->stride, 1) && lies_inside(buffer, ramp);
+    return ramp && is_constant(ramp->stride, 1) && (is_aligned(buffer, ramp) || lies_inside(buffer, ramp));
   }
 
   void report_race(const Buffer* buffer) {
@@ -363,7 +372,8 @@ class VectorBody {
   VarRanges ranges_;
   const RegisterUse& use_;
   Rest rest_;
-  int tests_ = 0;  // around the statement at hand, by lane
+  bool shares_lanes_ = false;  // somebody else uses the other lanes of what the chunk writes to
+  int tests_ = 0;              // around the statement at hand, by lane
   bool has_form_ = true;
   std::optional<Reject> race_;
 };

@@ -51,7 +51,7 @@ inline bool are_same(const std::vector<HostArray>& expected, const std::vector<H
   if (expected.size() != found.size()) return false;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ModelDifference off = difference(expected[i], found[i]);
-    if (off.largest > 1e-5 && off.is_wrong(1e-3)) return false;
+    if (off.different > 0 || (off.largest > 1e-5 && off.is_wrong(1e-3))) return false;
   }
   return true;
 }
