@@ -1,6 +1,7 @@
 #include "bench/experiments/curves.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dsl/base/quantile.h"
 
@@ -12,6 +13,7 @@ double best_after(const std::vector<double>& seconds, std::size_t n) {
 }
 
 double trials_to(const std::vector<double>& seconds, double goal) {
+  if (!std::isfinite(goal)) return kNever;
   auto found = std::find_if(seconds.begin(), seconds.end(), [&](double each) { return each <= goal; });
   return found == seconds.end() ? kNever : static_cast<double>(found - seconds.begin() + 1);
 }

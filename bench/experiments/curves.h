@@ -12,7 +12,7 @@ inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // wh
 // `seconds` are those of a run's trials, in order; kNever for one that failed.
 // The smallest of the first n; kNever if all of them failed.
 double best_after(const std::vector<double>& seconds, std::size_t n);
-// How many trials until a time of `goal` or less; kNever if there is none.
+// How many trials until a time of `goal` or less; kNever if there is none, or no goal because everything failed.
 double trials_to(const std::vector<double>& seconds, double goal);
 
 struct Spread {

@@ -1,8 +1,10 @@
 #include "bench/experiments/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <set>
 
 #include "dsl/base/quantile.h"
 #include "dsl/base/text.h"
@@ -63,7 +65,8 @@ Summary summarize(const Cell& cell, const Fastest& fastest) {
   Summary out;
   for (const Found& found : cell.found) add_gflops(cell, found.best, best), add_gflops(cell, found.first, first);
   for (const ArmRun& run : cell.runs) {
-    to_95.push_back(trials_to(run.seconds, fastest.searched / 0.95));
+    const bool is_known = run.unknown == 0 || std::isfinite(best_after(run.seconds, run.seconds.size()));
+    if (is_known) to_95.push_back(trials_to(run.seconds, fastest.searched / 0.95));
     out.unknown += run.unknown;
     if (!run.took) continue;
     tuning.push_back(run.took->tuning), search.push_back(run.took->search);
@@ -73,7 +76,7 @@ Summary summarize(const Cell& cell, const Fastest& fastest) {
   out.of_fastest = out.best.median / gflops(cell, fastest.compared);
   out.tuning = spread(tuning), out.search = spread(search);
   out.training = spread(training), out.measured = spread(measured);
-  out.in_turn = cell.is_in_turn ? best.size() : 0;
+  if (cell.is_in_turn) out.in_turn = best.size() - static_cast<std::size_t>(std::ranges::count(best, 0.0));
   return out;
 }
 
@@ -84,15 +87,15 @@ struct Total {
   int unknown = 0, ended_early = 0;
 };
 
-void add(const Cell& cell, const Summary& s, Total& total) {
-  total.ended_early += cell.ended_early;
-  if (!(s.of_fastest > 0)) return;
+bool has_run(const Cell& cell) { return !cell.found.empty() || cell.ended_early > 0; }
+bool is_compared(const Summary& s) { return s.of_fastest > 0; }
+
+void add(const Summary& s, Total& total) {
   total.of_fastest.push_back(std::log(s.of_fastest));
   if (!std::isnan(s.first.median))
     total.first.push_back(s.first.median > 0 ? std::log(s.first.median / s.best.median) : std::log(1e-3));
   total.to_95.push_back(s.to_95.median);
   total.tuning += s.tuning.median, total.search += s.search.median, total.training += s.training.median;
-  total.unknown += s.unknown;
 }
 
 std::string percent(const std::vector<double>& logarithms) {
@@ -102,18 +105,47 @@ std::string percent(const std::vector<double>& logarithms) {
 }
 
 std::vector<std::string> row_of(const Arm& arm, const Total& total) {
-  if (total.of_fastest.empty()) return {arm.name, "0", "", "", "", "", "", "", "", std::to_string(total.ended_early)};
+  const std::string unknown = std::to_string(total.unknown), ended_early = std::to_string(total.ended_early);
+  if (total.of_fastest.empty()) return {arm.name, "0", "", "", "", "", "", "", unknown, ended_early};
   double middle = median(total.to_95);
+  const bool all_have_first = total.first.size() == total.of_fastest.size();
   return {arm.name,
           std::to_string(total.of_fastest.size()),
           percent(total.of_fastest),
-          percent(total.first),
+          all_have_first ? percent(total.first) : "",
           std::isfinite(middle) ? number(middle, 0) : "never",
           number(total.tuning, 1),
           number(total.search, 1),
           number(total.training, 1),
-          std::to_string(total.unknown),
-          std::to_string(total.ended_early)};
+          unknown,
+          ended_early};
+}
+
+// The cells of one arm, with what they say.
+struct ArmCells {
+  std::vector<std::pair<const Cell*, Summary>> cells;
+  std::vector<std::string> lacking;  // names of tasks
+
+  bool has_any() const { return lacking.size() < cells.size(); }
+};
+
+ArmCells cells_of(const Arm& arm, const std::vector<Cell>& cells) {
+  ArmCells out;
+  for (const Cell& cell : cells) {
+    if (cell.arm != &arm || !has_run(cell)) continue;
+    out.cells.emplace_back(&cell, summarize(cell, fastest(cells, cell)));
+    if (!is_compared(out.cells.back().second)) out.lacking.push_back(cell.task->name);
+  }
+  return out;
+}
+
+Total total_of(const ArmCells& arm, const std::set<std::string>& left_out) {
+  Total total;
+  for (const auto& [cell, summary] : arm.cells) {
+    total.unknown += summary.unknown, total.ended_early += cell->ended_early;
+    if (is_compared(summary) && !left_out.contains(cell->task->name)) add(summary, total);
+  }
+  return total;
 }
 
 }  // namespace
@@ -139,7 +171,7 @@ std::string summary_csv(const std::vector<Cell>& cells) {
       "task,arm,seeds,trials,gflops,gflops_least,gflops_most,of_fastest,first_gflops,trials_to_95,trials_to_95_least,"
       "trials_to_95_most,not_recorded,in_turn,ended_early,tuning_seconds,search_seconds,training_seconds,measured\n";
   for (const Cell& cell : cells) {
-    if (cell.found.empty() && cell.ended_early == 0) continue;
+    if (!has_run(cell)) continue;
     Summary s = summarize(cell, fastest(cells, cell));
     std::size_t trials = 0;
     for (const ArmRun& run : cell.runs) trials = std::max(trials, run.seconds.size());
@@ -153,17 +185,22 @@ std::string summary_csv(const std::vector<Cell>& cells) {
   return out;
 }
 
-void print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& arms) {
-  std::vector<std::vector<std::string>> rows;
+std::string print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& arms) {
+  std::string lacking;
+  std::set<std::string> left_out;
+  std::vector<ArmCells> of_arms;
   for (const Arm& arm : arms) {
-    Total total;
-    for (const Cell& cell : cells)
-      if (cell.arm == &arm) add(cell, summarize(cell, fastest(cells, cell)), total);
-    if (!total.of_fastest.empty() || total.ended_early > 0) rows.push_back(row_of(arm, total));
+    const ArmCells& own = of_arms.emplace_back(cells_of(arm, cells));
+    if (own.has_any()) left_out.insert(own.lacking.begin(), own.lacking.end());
+    if (!own.lacking.empty()) lacking += cat(arm.name, ": nothing to compare on ", join(own.lacking, ", "), "\n");
   }
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < arms.size(); ++i)
+    if (!of_arms[i].cells.empty()) rows.push_back(row_of(arms[i], total_of(of_arms[i], left_out)));
   print_table({"arm", "tasks", "% of fastest", "first trial, % of own best", "trials to 95 %", "seconds", "search",
                "training", "not recorded", "ended early"},
               rows);
+  return lacking;
 }
 
 }  // namespace tw::bench

@@ -10,7 +10,7 @@
 namespace tw::bench {
 
 // How long the first and the best program of a run take, in seconds; kNever if all trials failed. nullopt: other
-// programs of the task were measured in turn, and this one has no time there.
+// programs of the task were measured in turn, and this one has no time there; or all trials failed or are unknown.
 struct Found {
   std::optional<double> first = kNever, best = kNever;
 };
@@ -32,7 +32,9 @@ double gflops(const Cell& cell, double seconds);
 std::string curves_csv(const std::vector<Cell>& cells);
 // A line for each task and arm: medians over the seeds, and their range. What has no value is empty.
 std::string summary_csv(const std::vector<Cell>& cells);
-// For each arm the geometric mean over the tasks, and their seconds together, on standard output.
-void print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& arms);
+// For each arm the geometric mean over the tasks, and their seconds together, on standard output. The tasks are those
+// on which all arms have something to compare, but for arms that have nothing anywhere. Returns a line for each arm
+// that lacks tasks, which names them.
+std::string print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& arms);
 
 }  // namespace tw::bench

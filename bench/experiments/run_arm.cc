@@ -7,6 +7,7 @@
 #include "bench/experiments/curves.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
 #include "runtime/measure/machine_probe.h"
 #include "sampler/tasks/global_model.h"
@@ -73,14 +74,33 @@ TuneOptions options_of(const Surroundings& with, const std::vector<TuneTask>& ta
           .rates = with.results.rates()};
 }
 
-// What an arm's search took: of this run where it measured something, or nothing is stored; else what is stored. False
-// if it cannot be stored.
-bool note_seconds(const Surroundings& with, const TuneTask& task, const Arm& arm, i64 trials,
+// All that the candidates of a search follow from but its results: two searches of one text find the same.
+std::string text_of(const std::vector<TuneTask>& tasks, const TuneOptions& options, const StoredResults& results) {
+  const SearchChoice& search = options.search;
+  std::string text = cat(options.trials, " trials, seed ", options.seed, ", rules ", options.rules, ", model ",
+                         options.cost_model, " after ", to_hex(hash_bytes(options.global_model)), ", ",
+                         objective_names()[static_cast<std::size_t>(options.objective)], "; ", search.strategy, ",",
+                         search.select, ",", search.acquisition, ",", search.transfer);
+  for (const auto& [name, value] : search.settings) text += cat(",", name, "=", value);
+  text += cat("; a machine with ", to_text(results.rates()), "; ", TW_VERSION);
+  for (const TuneTask& task : tasks) {
+    TaskKey key = key_of(task);
+    text += cat("; ", task.name, ",", key.workload, ",", key.target);
+  }
+  return text;
+}
+
+// What an arm's search took: of this run where it measured something, and no less than the run whose seconds are
+// stored; else what is stored. One that measures little of its search says little about all of it. False if it cannot
+// be stored.
+bool note_seconds(const Surroundings& with, const TuneTask& task, const Arm& arm, const TuneOptions& options,
                   const SearchSeconds& seconds, ArmRun& run) {
   TaskKey of = key_of(task);
-  const StoredResults::SearchKey key{of.workload, of.target, arm.name, trials, run.seed};
+  const StoredResults::SearchKey key{of.workload,    of.target,
+                                     arm.name,       to_hex(hash_bytes(text_of({task}, options, with.results))),
+                                     options.trials, run.seed};
   const SearchSeconds* stored = with.results.took(key);
-  bool is_new = with.measurer && (seconds.measured > 0 || !stored);
+  bool is_new = seconds.measured > 0 && (!stored || seconds.measured >= stored->measured);
   if (is_new)
     run.took = seconds;
   else if (stored)
@@ -115,22 +135,6 @@ TuneResult tune_and_store(const Surroundings& with, const std::vector<TuneTask>&
 
 // ---- trials of the tasks that a model learns from
 
-// All that the candidates of a search follow from: two searches of one text find the same.
-std::string text_of(const std::vector<TuneTask>& tasks, const TuneOptions& options, const StoredResults& results) {
-  const SearchChoice& search = options.search;
-  std::string text =
-      cat("learns from, ", options.trials, " trials, seed ", options.seed, ", rules ", options.rules, ", model ",
-          options.cost_model, ", ", objective_names()[static_cast<std::size_t>(options.objective)], "; ",
-          search.strategy, ",", search.select, ",", search.acquisition, ",", search.transfer);
-  for (const auto& [name, value] : search.settings) text += cat(",", name, "=", value);
-  text += cat("; results ", results.path(), " of a machine with ", to_text(results.rates()), "; ", TW_VERSION);
-  for (const TuneTask& task : tasks) {
-    TaskKey key = key_of(task);
-    text += cat("; ", task.name, ",", key.workload, ",", key.target);
-  }
-  return text;
-}
-
 constexpr const char* kFinished = "finished";  // StoredRun::outcome: all trials of the search are there
 
 bool has_finished(const std::string& path, const std::string& search) {
@@ -162,7 +166,8 @@ DatabaseStatus keep_trials(const std::string& path, const std::string& search, c
 // what was measured is not measured again, and the same programs are found.
 std::string search_sources(const Surroundings& with, const std::vector<TuneTask>& tasks, const TuneOptions& options,
                            const std::string& path) {
-  const std::string search = text_of(tasks, options, with.results);
+  const std::string search =
+      cat("learns from, results ", with.results.path(), ", ", text_of(tasks, options, with.results));
   if (has_finished(path, search)) return "";
   ArmRun run;
   std::vector<Record> trials;
@@ -192,7 +197,7 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
                               .search = result.search_seconds,
                               .training = result.profile.training,
                               .measured = static_cast<i64>(with.results.size() - known)};
-  if (run.problem.empty() && !note_seconds(with, task, arm, trials, seconds, run)) run.problem = kNotWritten;
+  if (run.problem.empty() && !note_seconds(with, task, arm, options, seconds, run)) run.problem = kNotWritten;
   return run;
 }
 

@@ -20,7 +20,7 @@ struct ArmRun {
   FoundProgram first, best;     // the first trial, and the fastest; of failed ones nothing
   std::vector<double> seconds;  // of each trial, in order, that of the untuned program included; infinite = failed
   int unknown = 0;              // trials without a stored result, where nothing is measured: they count as failed
-  std::optional<SearchSeconds> took;  // nullopt: nothing was measured, and nothing is stored
+  std::optional<SearchSeconds> took;  // of the run that measured most of it; nullopt: none is stored
   std::string problem;                // what went wrong, if something did
   bool has_ended_early = false;       // by that problem: not all its trials were done
 };

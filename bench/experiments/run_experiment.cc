@@ -19,43 +19,83 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The programs that the runs of a task found, and their traces. An untuned one, which has none, is only compared where
-// a run found nothing better.
+// The programs that the runs of a task found, and their traces; "" for the untuned one, which is the first trial of
+// some arms.
 std::map<std::string, std::string> found_by(std::span<const Cell> cells) {
   std::map<std::string, std::string> traces;
   for (const Cell& cell : cells) {
     for (const ArmRun& run : cell.runs) {
-      if (!run.first.trace.empty()) traces[run.first.program] = run.first.trace;
-      if (!run.best.program.empty()) traces[run.best.program] = run.best.trace;
+      for (const FoundProgram& found : {run.first, run.best})
+        if (!found.program.empty()) traces[found.program] = found.trace;
     }
   }
   return traces;
 }
 
-// How long what a run found takes. Where programs were measured in turn, one without such a time cannot be compared.
+// How long what a run found takes. Where programs were measured in turn, one without such a time cannot be compared,
+// and neither can nothing where the results of some trials are not known.
 Found times_of(const ArmRun& run, const StoredResults::Times& times) {
   auto time_of = [&](const FoundProgram& found, double searched) -> std::optional<double> {
-    if (times.empty() || found.program.empty()) return searched;
+    if (found.program.empty()) return run.unknown > 0 ? std::nullopt : std::optional(kNever);
+    if (times.empty()) return searched;
     auto at = times.find(found.program);
-    return at == times.end() || at->second == 0 ? std::nullopt : std::optional(at->second);
+    return at == times.end() || at->second.seconds == 0 ? std::nullopt : std::optional(at->second.seconds);
   };
   return {time_of(run.first, best_after(run.seconds, 1)),
           time_of(run.best, best_after(run.seconds, run.seconds.size()))};
 }
 
+// What is to be measured in turn: what was found, and what has a time by other runs, of other arms or seeds, whose
+// times would be void.
+std::map<std::string, Contender> contenders_of(const std::map<std::string, std::string>& found,
+                                               const StoredResults::Times& before,
+                                               const StoredResults::OfTask& searched) {
+  std::map<std::string, Contender> out;
+  for (const auto& [program, trace] : found) out[program].trace = trace;
+  for (const auto& [program, each] : before)
+    if (each.seconds > 0 && each.trace) out[program].trace = *each.trace;
+  for (auto& [program, contender] : out) {
+    auto at = searched.find(program);
+    if (at != searched.end() && at->second.ok()) contender.searched = at->second.seconds;
+  }
+  return out;
+}
+
+// False if the times cannot be stored.
+bool measure_in_turn(const TuneTask& task, const std::map<std::string, std::string>& found, StoredResults& results,
+                     Measurer& measurer) {
+  TaskKey key = key_of(task);
+  const StoredResults::Times before = results.in_turn(key.workload, key.target);
+  const auto contenders = contenders_of(found, before, results.of(key.workload, key.target));
+  const std::map<std::string, double> seconds = times_in_turn(task, contenders, 5, measurer);
+  if (seconds.empty()) return true;
+  StoredResults::Times times;
+  // What has no time is not tried again, unless nothing has one.
+  for (const auto& [program, contender] : contenders) {
+    auto at = seconds.find(program);
+    times[program] = {at == seconds.end() ? 0 : at->second, contender.trace};
+  }
+  int lost = 0;
+  for (const auto& [program, each] : before) {
+    if (each.seconds == 0)
+      times.try_emplace(program, each);
+    else
+      lost += !times.contains(program);
+  }
+  if (lost > 0)
+    say(cat(task.name, ": the times in turn of ", lost,
+            " programs that other arms or seeds found are void, and their traces are not stored: a run of these "
+            "measures them again"));
+  return results.set_in_turn(key.workload, key.target, times);
+}
+
 // Measures in turn what the runs of a task found. False if the times cannot be stored.
 bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& results, Measurer* measurer) {
   TaskKey key = key_of(task);
-  const std::map<std::string, std::string> traces = found_by(cells);
+  const std::map<std::string, std::string> found = found_by(cells);
   const StoredResults::Times& times = results.in_turn(key.workload, key.target);
-  bool is_known = std::ranges::all_of(traces, [&](const auto& each) { return times.contains(each.first); });
-  if (measurer && !is_known) {
-    StoredResults::Times measured = times_in_turn(task, traces, 5, *measurer);
-    // What has no time is not tried again, unless nothing has one.
-    for (const auto& [program, trace] : traces)
-      if (!measured.empty()) measured.try_emplace(program, 0);
-    if (!results.set_in_turn(key.workload, key.target, measured)) return false;
-  }
+  bool is_known = std::ranges::all_of(found, [&](const auto& each) { return times.contains(each.first); });
+  if (measurer && !is_known && !measure_in_turn(task, found, results, *measurer)) return false;
   for (Cell& cell : cells) {
     cell.is_in_turn = !times.empty();
     for (const ArmRun& run : cell.runs) cell.found.push_back(times_of(run, times));
@@ -187,7 +227,7 @@ ExitCode run_experiment(const std::string& file, const ExperimentOptions& option
     is_stored = is_stored && (stop || searches.run(*task));
   if (stop) return say("interrupted; what was measured is kept, and the same command goes on"), Interrupted;
   std::printf("%s (%zu results in %s)\n", experiment->title.c_str(), results->size(), stored.c_str());
-  print_arms(searches.cells(), experiment->arms);
+  const std::string not_compared = print_arms(searches.cells(), experiment->arms);
   bool is_written = write_file(base + ".curves.csv", curves_csv(searches.cells())) &&
                     write_file(base + ".summary.csv", summary_csv(searches.cells()));
   if (!is_stored) say(cat("cannot write ", stored));
@@ -195,7 +235,9 @@ ExitCode run_experiment(const std::string& file, const ExperimentOptions& option
   if (searches.unknown() > 0)
     say(cat(searches.unknown(),
             " trials have no stored result and count as failed: the figures are not those of a whole run"));
-  return searches.unknown() + searches.problems() > 0 ? NotReached : Reached;
+  if (!not_compared.empty())
+    say(cat(not_compared, "the means are over the tasks on which all arms have something to compare"));
+  return searches.unknown() + searches.problems() > 0 || !not_compared.empty() ? NotReached : Reached;
 }
 
 }  // namespace tw::bench

@@ -1,5 +1,6 @@
 #include "bench/experiments/stored_results.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,12 @@ std::string without_commas(std::string text) {
   return text;
 }
 
+// Traces have ends of lines, and no tabs.
+std::string replaced(std::string text, char from, char to) {
+  std::ranges::replace(text, from, to);
+  return text;
+}
+
 // A cell that is a number from 0 on.
 template <class T>
 bool read_number(const std::string& cell, T& out) {
@@ -30,7 +37,7 @@ bool read_number(const std::string& cell, T& out) {
 
 std::string key_of(const StoredResults::SearchKey& key) {
   return cat(key_of(key.workload, without_commas(key.target)), ",,", kTook, ",", without_commas(key.arm), ",",
-             key.trials, ",", key.seed);
+             key.search, ",", key.trials, ",", key.seed);
 }
 
 std::string exact(double value) {
@@ -72,23 +79,27 @@ std::string StoredResults::read_line(const std::string& line) {
     return "";
   }
   std::vector<std::string> cells = split(line, ',');
-  if (cells.size() == 11 && cells[3] == kTook) {
+  if (cells.size() == 11 && cells[3] == kTook) return "";  // of an older version: what the arm did is not known
+  if (cells.size() == 12 && cells[3] == kTook) {
     SearchSeconds took;
-    if (!read_number(cells[7], took.tuning) || !read_number(cells[8], took.search) ||
-        !read_number(cells[9], took.training) || !read_number(cells[10], took.measured))
+    if (!read_number(cells[8], took.tuning) || !read_number(cells[9], took.search) ||
+        !read_number(cells[10], took.training) || !read_number(cells[11], took.measured))
       return "expected the seconds of a search; without that line it goes on";
-    cells.resize(7);
+    cells.resize(8);
     took_[join(cells, ",")] = took;
     return "";
   }
   double seconds = 0;
+  const bool has_trace = cells.size() >= 5 && cells[3] == kInTurn && std::ranges::count(line, ',') >= 5;
+  if (has_trace) cells.resize(5);  // it has commas
   if (cells.size() != 5 || !read_number(cells[4], seconds))
     return "expected workload,target,program,status,seconds; without that line it goes on";
   std::string key = key_of(cells[0], cells[1]);
   if (cells[3] == kFirstInTurn) {
     in_turn_[key].clear();
   } else if (cells[3] == kInTurn) {
-    in_turn_[key][cells[2]] = seconds;
+    InTurn& kept = in_turn_[key][cells[2]] = {.seconds = seconds};
+    if (has_trace) kept.trace = replaced(line.substr(join(cells, ",").size() + 1), '\t', '\n');
   } else {
     Record& record = tasks_[key][cells[2]];
     record.status = cells[3], record.seconds = seconds;
@@ -114,7 +125,10 @@ const StoredResults::Times& StoredResults::in_turn(const std::string& workload, 
 bool StoredResults::set_in_turn(const std::string& workload, const std::string& target, const Times& times) {
   std::string key = key_of(workload, without_commas(target)), lines = cat(key, ",,", kFirstInTurn, ",0");
   in_turn_[key] = times;
-  for (const auto& [program, seconds] : times) lines += cat("\n", key, ",", program, ",", kInTurn, ",", exact(seconds));
+  for (const auto& [program, each] : times) {
+    lines += cat("\n", key, ",", program, ",", kInTurn, ",", exact(each.seconds));
+    if (each.trace) lines += cat(",", replaced(*each.trace, '\n', '\t'));
+  }
   return append(lines);
 }
 

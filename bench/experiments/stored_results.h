@@ -4,12 +4,15 @@
 //   # rates ...                                  what the machine that measured is fast at
 //   workload,target,program,status,seconds       a result
 //   workload,target,,first in turn,0             the times of the task that were measured in turn before are void
-//   workload,target,program,in turn,seconds      its time beside the best of the other arms (in_turn.h); 0: it has none
-//   workload,target,,took,ARM,trials,seed,tuning,search,training,measured     the seconds of an arm's search
+//   workload,target,program,in turn,seconds,TRACE
+//       its time beside the best of the other arms (in_turn.h), 0: it has none; TRACE has tabs for ends of lines, and
+//       is left out, with the comma, where it is not known
+//   workload,target,,took,ARM,SEARCH,trials,seed,tuning,search,training,measured     the seconds of an arm's search
 #pragma once
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "costmodel/machine_rates.h"
@@ -36,15 +39,22 @@ class StoredResults {
   // Keeps a result and appends it to the file. False if the file cannot be written.
   bool add(const Record& record);
 
-  // The times of a task's programs that were measured in turn, in one run: only those of one run can be compared.
-  using Times = std::map<std::string, double>;
+  // The times of a task's programs that were measured in turn, in one run: only those of one run can be compared. With
+  // its trace a program can be measured again together with others.
+  struct InTurn {
+    double seconds = 0;
+    std::optional<std::string> trace;  // "" for the untuned program; nullopt: not stored
+    bool operator==(const InTurn&) const = default;
+  };
+  using Times = std::map<std::string, InTurn>;
   const Times& in_turn(const std::string& workload, const std::string& target);
   // Takes the place of those that were there. False if the file cannot be written.
   bool set_in_turn(const std::string& workload, const std::string& target, const Times& times);
 
-  // The seconds of a search that was stored by its arm, number of trials and seed; null if it was not.
+  // The seconds of a search that was stored by its arm, what that does, number of trials and seed; null if it was not.
   struct SearchKey {
     std::string workload, target, arm;
+    std::string search;  // a hash of all that the candidates follow from
     i64 trials;
     u64 seed;
   };

@@ -182,12 +182,14 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
   std::string error, path = folder_.path() + "/r.csv";
   Record ok{.workload = "w", .target = "cpu -mattr=+a,+b", .status = "ok", .seconds = 1.25e-3, .program = "p"};
   Record bad{.workload = "w", .target = "cpu", .status = "wrong result", .program = "q"};
+  const StoredResults::Times times = {
+      {"n", {0, {}}}, {"p", {1.5e-3, "vectorize a, b\n  parallel c\n"}}, {"u", {2, ""}}};
   {
     auto results = StoredResults::open(path, error);
     ASSERT_TRUE(results && results->set_rates({.memory_line = 12, .memory_speed_up = 1.5, .parallel_start = 900}));
     ASSERT_TRUE(results->add(ok) && results->add(bad) &&
-                results->set_in_turn("w", ok.target, {{"p", 1e-3}, {"o", 2e-3}}));
-    ASSERT_TRUE(results->set_in_turn("w", ok.target, {{"p", 1.5e-3}}));
+                results->set_in_turn("w", ok.target, {{"p", {1e-3}}, {"o", {2e-3}}}));
+    ASSERT_TRUE(results->set_in_turn("w", ok.target, times));
   }
   auto again = StoredResults::open(path, error);
   ASSERT_TRUE(again) << error;
@@ -195,7 +197,7 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
   EXPECT_EQ(again->rates().memory_line, 12);
   EXPECT_EQ(again->of("w", ok.target).at("p").seconds, ok.seconds);
   EXPECT_FALSE(again->of("w", "cpu").at("q").ok());
-  EXPECT_EQ(again->in_turn("w", ok.target), (StoredResults::Times{{"p", 1.5e-3}})) << "times of two runs are mixed";
+  EXPECT_EQ(again->in_turn("w", ok.target), times) << "times of two runs are mixed";
   EXPECT_EQ(again->in_turn("w", "cpu").size(), 0u);
   EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,p,ok,1e-3\nw,t,p,ok,fast\n"), error), nullptr);
   EXPECT_NE(error.find("bad.csv: line 2: expected workload,target,program,status,seconds"), std::string::npos) << error;
@@ -204,9 +206,9 @@ TEST_F(Experiments, StoredResultsAreReadAgain) {
 // The last that was stored counts; a file without them, as those of before, is read, too (StoredResultsAreReadAgain).
 TEST_F(Experiments, SecondsOfSearchesAreReadAgain) {
   std::string error, path = folder_.path() + "/r.csv";
-  const StoredResults::SearchKey key{"w", "cpu -mattr=+a,+b", "a, \nb", 40, 7};
+  const StoredResults::SearchKey key{"w", "cpu -mattr=+a,+b", "a, \nb", "5", 40, 7};
   StoredResults::SearchKey other = key;
-  other.trials = 41;
+  other.search = "6";
   {
     auto results = StoredResults::open(path, error);
     EXPECT_EQ(results->took(key), nullptr);
@@ -222,7 +224,7 @@ TEST_F(Experiments, SecondsOfSearchesAreReadAgain) {
   EXPECT_EQ(again->took(key)->training, 0);
   EXPECT_EQ(again->took(key)->measured, 39);
   EXPECT_EQ(again->took(other), nullptr);
-  EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,,took,a,40,7,1,2,3,x\n"), error), nullptr);
+  EXPECT_EQ(StoredResults::open(file("bad.csv", "w,t,,took,a,5,40,7,1,2,3,x\n"), error), nullptr);
   EXPECT_NE(error.find("bad.csv: line 1: expected the seconds of a search"), std::string::npos) << error;
 }
 
@@ -339,16 +341,23 @@ TEST_F(Experiments, WhatOthersTaughtFollowsFromStoredResults) {
   EXPECT_EQ(problem, "8 of its trials have no stored result");
 }
 
-// The simulated measurer with ratios; of some kernels other than the incumbent it gives none.
+// The simulated measurer with ratios; of some kernels other than the incumbent it gives none. Or it has
+// them of all, and longer code is faster, so that the untuned program is not the best.
 class WithRatios : public SimulatedMeasurer {
  public:
+  explicit WithRatios(bool of_all = false) : of_all_(of_all) {}
+
   MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
     MeasureResult result = SimulatedMeasurer::measure(task, candidate, options);
+    if (of_all_) result.seconds = result.min_seconds = result.median_seconds = 1e-12 / result.seconds;
     if (!options.incumbent) return result;
-    bool has_none = candidate.code != options.incumbent->code && hash_bytes(candidate.code).low % 3 == 0;
+    bool has_none = !of_all_ && candidate.code != options.incumbent->code && hash_bytes(candidate.code).low % 3 == 0;
     result.ratio = has_none ? 0 : 0.5;
     return result;
   }
+
+ private:
+  bool of_all_;
 };
 
 // Both seeds learn from the same programs in part, and the arms find some of the same.
@@ -362,17 +371,18 @@ TEST_F(Experiments, ASecondRunMeasuresNothingAndGivesTheSame) {
   ExperimentOptions options{.output = folder_.path()};
   std::atomic<bool> stop{false};
   WithRatios measurer;
-  ASSERT_EQ(run_experiment(path, options, &measurer, stop), Reached);
+  const ExitCode code = run_experiment(path, options, &measurer, stop);  // not reached where an arm has no ratio
+  ASSERT_TRUE(code == Reached || code == NotReached) << code;
   auto written = [&](const char* end) { return test::read_file(folder_.path() + "/e" + end); };
   const std::string curves = written(".curves.csv"), summary = written(".summary.csv");
   EXPECT_EQ(std::ranges::count(curves, '\n'), 1 + 2 * 2 * 2 * 24);
   const i64 calls = measurer.measured();
-  EXPECT_EQ(run_experiment(path, options, &measurer, stop), Reached);
+  EXPECT_EQ(run_experiment(path, options, &measurer, stop), code);
   EXPECT_EQ(measurer.measured(), calls);
   EXPECT_EQ(written(".curves.csv"), curves);
   EXPECT_EQ(written(".summary.csv"), summary);
   options.replay = true;
-  EXPECT_EQ(run_experiment(path, options, nullptr, stop), Reached);
+  EXPECT_EQ(run_experiment(path, options, nullptr, stop), code);
   EXPECT_EQ(written(".curves.csv"), curves);
   EXPECT_EQ(written(".summary.csv"), summary) << "with the seconds of the searches";
 }
@@ -424,7 +434,7 @@ TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
   EXPECT_EQ(line()["in_turn"], "0") << "this measurer has no ratios";
   EXPECT_NE(line()["gflops"], "");
   const std::string results = test::read_file(stored);
-  auto replay_with = [&](const std::string& seconds) {
+  auto replay_with = [&](const std::string& seconds, ExitCode code) {
     std::string in_turn;
     for (const std::string& each : split(results, '\n')) {
       const std::vector<std::string> cells = split(each, ',');
@@ -432,16 +442,96 @@ TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
         in_turn += cat(cells[0], ",", cells[1], ",", cells[2], ",in turn,", seconds, "\n");
     }
     file("e.results.csv", results + in_turn);
-    EXPECT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), Reached);
+    EXPECT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), code);
   };
-  replay_with("0.5");
+  replay_with("0.5", Reached);
   EXPECT_EQ(line()["in_turn"], "2");
   EXPECT_EQ(line()["of_fastest"], "1.0000");
-  replay_with("0");
+  replay_with("0", NotReached);
   EXPECT_EQ(line()["seeds"], "2");
   EXPECT_EQ(line()["in_turn"], "0");
   for (const char* column : {"gflops", "gflops_least", "gflops_most", "of_fastest"})
     EXPECT_EQ(line()[column], "") << column;
+}
+
+// A run that measures a part of a search anew says little of all of it; one that measures nothing says nothing.
+TEST_F(Experiments, SecondsAreOfTheRunThatMeasuredMost) {
+  file("list.yaml", kList);
+  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
+  auto run = [&] { EXPECT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached); };
+  run();
+  const std::string measured = line()["measured"], tuning = line()["tuning_seconds"], all = test::read_file(stored);
+  std::string fewer, no_seconds;
+  int results = 0;
+  for (const std::string& each : split(all, '\n')) {
+    if (each.empty()) continue;
+    if (each.find(",ok,") == std::string::npos || ++results != 3) fewer += each + "\n";
+    if (each.find(",took,") == std::string::npos) no_seconds += each + "\n";
+  }
+  ASSERT_LT(fewer.size(), all.size());
+  file("e.results.csv", fewer);
+  run();
+  EXPECT_EQ(line()["measured"], measured);
+  EXPECT_EQ(line()["tuning_seconds"], tuning);
+  file("e.results.csv", no_seconds);
+  run();
+  EXPECT_EQ(line()["tuning_seconds"], "");
+  EXPECT_EQ(test::read_file(stored), no_seconds);
+}
+
+// They belong to what an arm does, not to its name.
+TEST_F(Experiments, SecondsOfAnArmThatWasChangedAreNotItsOwn) {
+  file("list.yaml", kList);
+  std::string path = file("e.yaml", kOneArm);
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
+  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+  ASSERT_NE(line()["tuning_seconds"], "");
+  file("e.yaml",
+       "title: a\nlist: list.yaml\ntrials: 8\nseeds: 2\narms:\n  - {name: plain, search: {strategy: genetic}}\n");
+  run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop);
+  EXPECT_EQ(line()["tuning_seconds"], "");
+}
+
+// The first trial of these arms is the untuned program, which is timed, too.
+TEST_F(Experiments, APartialRunKeepsTheTimesOfOtherArms) {
+  file("list.yaml", kList);
+  const std::string stored = folder_.path() + "/e.results.csv";
+  const std::string path = file("e.yaml",
+                                "title: a\nlist: list.yaml\ntrials: 8\nseeds: 1\narms:\n"
+                                "  - {name: one, search: {strategy: random}}\n"
+                                "  - {name: two, search: {strategy: genetic}}\n");
+  std::atomic<bool> stop{false};
+  WithRatios measurer(true);
+  const ExperimentOptions whole{.output = folder_.path()}, part{.arms = {"one"}, .output = folder_.path(), .seeds = 6},
+      again{.output = folder_.path(), .replay = true};
+  auto line = [&](const std::string& arm) {
+    return fields(test::read_file(folder_.path() + "/e.summary.csv"), cat("mm,", arm, ","));
+  };
+  ASSERT_EQ(run_experiment(path, whole, &measurer, stop), Reached);
+  ASSERT_EQ(line("two")["in_turn"], "1");
+  EXPECT_NE(line("one")["first_gflops"], "");
+  std::string without_traces;
+  for (const std::string& each : split(test::read_file(stored), '\n')) {
+    std::vector<std::string> cells = split(each, ',');
+    if (cells.size() > 5 && cells[3] == "in turn") cells.resize(5);
+    if (!each.empty()) without_traces += join(cells, ",") + "\n";
+  }
+  ASSERT_EQ(run_experiment(path, part, &measurer, stop), Reached);
+  EXPECT_EQ(line("one")["in_turn"], "6");
+  EXPECT_EQ(run_experiment(path, again, nullptr, stop), Reached);
+  EXPECT_EQ(line("two")["in_turn"], "1");
+  // As a file of an older version has them.
+  file("e.results.csv", without_traces);
+  ASSERT_EQ(run_experiment(path, part, &measurer, stop), Reached);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_experiment(path, again, nullptr, stop), NotReached);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("two: nothing to compare on mm"), std::string::npos) << said;
 }
 
 // Of the tasks that are begun, the second one does not fit into memory.
@@ -490,6 +580,54 @@ TEST_F(Experiments, MediansAreOfWhatCanBeCompared) {
   EXPECT_EQ(line["measured"], "1");
   EXPECT_NE(summary.find("\nmm,a in cpu,1,1,8.000,"), std::string::npos) << summary;
   EXPECT_NE(summary.find("\nmm,a in cpu,0,0,,,,,,,,,0,0,2,,,,\n"), std::string::npos) << summary;
+}
+
+TEST_F(Experiments, MeansAreOverTheTasksThatAllArmsHave) {
+  TuneTask mm{.name = "mm"}, other{.name = "other"};
+  std::vector<Arm> arms = {{.name = "a"}, {.name = "b"}, {.name = "none"}};
+  ArmRun run{.seconds = {1}}, unknown{.seconds = {kNever, kNever}, .unknown = 2};
+  const std::optional<double> no;
+  std::vector<Cell> cells = {{&mm, 2e9, &arms[0], {run}, {{2, 1}}, true},
+                             {&mm, 2e9, &arms[1], {run}, {{2, 2}}, true},
+                             {&mm, 2e9, &arms[2], {unknown}, {{no, no}}, true},
+                             {&other, 2e9, &arms[0], {run}, {{4, 4}}, true},
+                             {&other, 2e9, &arms[1], {run, run}, {{no, no}, {kNever, kNever}}, true}};
+  testing::internal::CaptureStdout();
+  const std::string lacking = print_arms(cells, arms), printed = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(lacking, "b: nothing to compare on other\nnone: nothing to compare on mm\n");
+  auto row = [&](const std::string& arm) {
+    std::vector<std::string> words;
+    for (const std::string& line : split(printed, '\n'))
+      if (line.starts_with(arm + " ")) words = split(line, ' ');
+    std::erase(words, "");
+    return words;
+  };
+  ASSERT_GE(row("a").size(), 4u) << printed;
+  EXPECT_EQ(row("a")[1], "1") << printed;
+  EXPECT_EQ(row("a")[2], "100.0");
+  EXPECT_EQ(row("a")[3], "50.0") << "not with the other task";
+  EXPECT_EQ(row("b")[2], "50.0");
+  EXPECT_EQ(row("none"), (std::vector<std::string>{"none", "0", "2", "0"})) << "its trials without a stored result";
+  const std::string summary = summary_csv(cells);
+  EXPECT_EQ(fields(summary, "other,b,")["in_turn"], "0") << "all trials failed";
+  for (const char* column : {"gflops", "of_fastest", "trials_to_95"})
+    EXPECT_EQ(fields(summary, "mm,none,")[column], "") << column;
+}
+
+// What is not stored may be the best.
+TEST_F(Experiments, NothingFollowsFromUnknownTrialsAlone) {
+  file("list.yaml", kList);
+  std::string path = file("e.yaml", kOneArm);
+  std::atomic<bool> stop{false};
+  SimulatedMeasurer measurer;
+  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+  const std::string results = test::read_file(folder_.path() + "/e.results.csv");
+  file("e.results.csv", results.substr(0, results.find('\n') + 1) + "w,t,p,ok,1\n");
+  EXPECT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), NotReached);
+  auto line = fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,");
+  EXPECT_EQ(line["not_recorded"], "16");
+  for (const char* column : {"gflops", "of_fastest", "first_gflops", "trials_to_95"})
+    EXPECT_EQ(line[column], "") << column;
 }
 
 // Lines behind a compressed file would be lost.
@@ -588,12 +726,43 @@ TEST_F(Experiments, BestProgramsAreBuiltAgainAndMeasuredInTurn) {
   ASSERT_EQ(run.problem, "");
   ASSERT_FALSE(run.first.trace.empty() || run.best.trace.empty());
   std::map<std::string, double> times = times_in_turn(
-      list->tasks[0], {{run.best.program, run.best.trace}, {run.first.program, run.first.trace}, {"x", "no schedule"}},
+      list->tasks[0],
+      {{run.best.program, {run.best.trace}}, {run.first.program, {run.first.trace}}, {"x", {"no schedule"}}, {"y", {}}},
       3, *worker.measurer);
-  EXPECT_EQ(times.size(), run.best.program == run.first.program ? 1u : 2u);
+  EXPECT_EQ(times.size(), run.best.program == run.first.program ? 2u : 3u);
+  EXPECT_GT(times["y"], times.at(run.best.program)) << "the untuned program";
   double best = best_after(run.seconds, run.seconds.size());
   EXPECT_GT(times.at(run.best.program), best / 20);
   EXPECT_LT(times.at(run.best.program), best * 20);
+}
+
+// Writes down what it measures.
+class WithNotes : public WithRatios {
+ public:
+  MeasureResult measure(int task, const Kernel& candidate, const MeasureOptions& options) override {
+    codes.push_back(candidate.code), incumbents.push_back(options.incumbent ? options.incumbent->code : "");
+    return WithRatios::measure(task, candidate, options);
+  }
+  std::vector<std::string> codes, incumbents;
+};
+
+TEST_F(Experiments, AllAreComparedWithTheFastestOfTheirSearches) {
+  std::string messages;
+  file("list.yaml", kList);
+  std::optional<LoadedList> list = load_list(folder_.path() + "/list.yaml", messages);
+  ASSERT_TRUE(list) << messages;
+  auto results = StoredResults::open(folder_.path() + "/r.csv", messages);
+  std::atomic<bool> stop{false};
+  WithNotes measurer;
+  ArmRun run = run_arm({*list, *results, &measurer, folder_.path() + "/scratch.db", stop}, list->tasks[0],
+                       {.name = "ours"}, 4, 0);
+  ASSERT_FALSE(run.first.trace.empty());
+  measurer.codes.clear(), measurer.incumbents.clear();
+  times_in_turn(list->tasks[0], {{"a", {"", 2}}, {"b", {run.first.trace, 1}}, {"c", {}}}, 1, measurer);
+  ASSERT_EQ(measurer.codes.size(), 4u);  // one alone, then a, b and c
+  EXPECT_NE(measurer.codes[1], measurer.codes[2]);
+  EXPECT_EQ(measurer.codes[0], measurer.codes[2]);
+  EXPECT_EQ(measurer.incumbents[1], measurer.codes[2]);
 }
 
 // The speeds of a task's stored results, as curves say them.
@@ -698,6 +867,7 @@ TEST(Curves, BestAndTrials) {
   EXPECT_EQ(trials_to(seconds, 4), 2);
   EXPECT_EQ(trials_to(seconds, 2.5), 4);
   EXPECT_EQ(trials_to(seconds, 1), kNever);
+  EXPECT_EQ(trials_to({kNever, 1}, kNever), kNever) << "there is no goal";
   EXPECT_EQ(spread({1, kNever, kNever}).median, kNever);
   EXPECT_EQ(spread({1, 2, kNever}).median, 2);
   EXPECT_EQ(spread({kNever, kNever}).median, kNever);
