@@ -32,8 +32,8 @@ std::map<std::string, std::string> found_by(std::span<const Cell> cells) {
   return traces;
 }
 
-// How long what a run found takes. Where programs were measured in turn, one without such a time cannot be compared,
-// and neither can nothing where the results of some trials are not known.
+// How long what a run found takes. Where programs were measured in turn, one without such a time cannot be compared. A
+// run that found nothing has failed only if the results of all its trials are known.
 Found times_of(const ArmRun& run, const StoredResults::Times& times) {
   auto time_of = [&](const FoundProgram& found, double searched) -> std::optional<double> {
     if (found.program.empty()) return run.unknown > 0 ? std::nullopt : std::optional(kNever);
