@@ -47,6 +47,7 @@ std::optional<std::string> read_model_file(const std::string& path, const std::s
   MadeModel made = make_model(name, model_columns(name), 0, options);
   if (!made.model) return say(made.note), std::nullopt;
   std::optional<ModelHeader> header = model_header(*bytes);
+  if (header && !header->is_readable()) header.reset();  // open_model() says so
   if (header && header->kind != made.model->name())
     return say(cat(path, ": holds the cost model `", header->kind, "`, and this run uses `", made.model->name(),
                    "`; give --model ", header->kind)),

@@ -78,7 +78,7 @@ TrainReport Ensemble::update(const Dataset& data, Effort effort) {
 }
 
 std::string Ensemble::save() const {
-  ModelWriter out(kSeveralModels, 0);  // the models have the columns
+  ModelWriter out(kSeveralModels, 0, objective());  // the models have the columns
   out.put(static_cast<i64>(models_.size()));
   for (const auto& model : models_) out.put_text(model->save());
   return out.take();

@@ -104,6 +104,7 @@ MadeModel make_model(std::string_view name, int columns, u64 seed, const ModelOp
 MadeModel open_model(std::string_view bytes, int columns) {
   const std::optional<ModelHeader> header = model_header(bytes);
   if (!header) return {nullptr, "it is no saved cost model"};
+  if (!header->is_readable()) return {nullptr, to_string(other_format(header->version))};
   if (header->models > kMostModels) return {nullptr, to_string(damaged_model())};
   MadeModel made = make_model(header->kind, columns > 0 ? columns : model_columns(header->kind), 0,
                               {.objective = header->objective, .models = static_cast<int>(header->models)});

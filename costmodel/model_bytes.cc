@@ -6,8 +6,7 @@ namespace tw {
 namespace {
 
 constexpr std::string_view magic = "tracewright model";
-constexpr i64 version = 2;
-constexpr char kBeforeObjective = ':';
+constexpr i64 kFormat = 3;
 
 std::string bytes_of(const Hash128& hash) {
   std::string bytes(sizeof hash, '\0');
@@ -15,16 +14,14 @@ std::string bytes_of(const Hash128& hash) {
   return bytes;
 }
 
-std::string_view name_of_kind(std::string_view kind) { return kind.substr(0, kind.find(kBeforeObjective)); }
-
 // The header that the bytes begin with, which are read up to its end.
 std::optional<ModelHeader> first_header(ModelReader& in) {
   ModelHeader out;
-  std::string_view kind;
+  std::string_view kind, learned;
   if (!in.skip(magic) || !in.get(out.version) || !in.get_text(kind) || !in.get(out.columns)) return std::nullopt;
-  out.kind = name_of_kind(kind);
-  if (out.kind.size() == kind.size()) return out;
-  std::optional<Objective> objective = parse_objective(kind.substr(out.kind.size() + 1));
+  out.kind = kind;
+  if (!out.is_readable()) return out;
+  std::optional<Objective> objective = in.get_text(learned) ? parse_objective(learned) : std::nullopt;
   if (!objective) return std::nullopt;
   out.objective = *objective;
   return out;
@@ -32,15 +29,13 @@ std::optional<ModelHeader> first_header(ModelReader& in) {
 
 }  // namespace
 
-std::string saved_kind(std::string_view name, Objective objective, Objective usual) {
-  std::string kind(name);
-  return objective == usual ? kind : kind + kBeforeObjective + name_of(objective);
-}
+bool ModelHeader::is_readable() const { return version == kFormat; }
 
-ModelWriter::ModelWriter(std::string_view kind, int columns) : bytes_(magic) {
-  put(version);
+ModelWriter::ModelWriter(std::string_view kind, int columns, Objective objective) : bytes_(magic) {
+  put(kFormat);
   put_text(kind);
   put(static_cast<i64>(columns));
+  put_text(name_of(objective));
 }
 
 std::string ModelWriter::take() {
@@ -56,22 +51,19 @@ bool ModelReader::get_text(std::string_view& text) {
   return true;
 }
 
-Status ModelReader::header(std::string_view name, int columns) {
+Status ModelReader::header(std::string_view kind, int columns) {
   std::string_view whole = bytes_;
   if (!skip(magic)) return reject("these bytes are no saved cost model");
   i64 found_version = 0, found_columns = 0;
-  std::string_view found_kind;
+  std::string_view found_kind, learned;
   if (!get(found_version)) return damaged_model();
-  if (found_version != version) {
-    return reject("the saved model has format {0}, this program reads format {1}; train it again", found_version,
-                  version);
-  }
+  if (found_version != kFormat) return other_format(found_version);
   if (bytes_.size() < sizeof(Hash128)) return damaged_model();
   bytes_.remove_suffix(sizeof(Hash128));
   std::string_view written = whole.substr(0, whole.size() - sizeof(Hash128));
   if (whole.substr(written.size()) != bytes_of(hash_bytes(written))) return damaged_model();
-  if (!get_text(found_kind) || !get(found_columns)) return damaged_model();
-  if (name_of_kind(found_kind) != name) return reject("the saved model is of another kind than {a}", Str(name));
+  if (!get_text(found_kind) || !get(found_columns) || !get_text(learned)) return damaged_model();
+  if (found_kind != kind) return reject("the saved model is of another kind than {a}", Str(kind));
   if (found_columns != columns) {
     return reject("the saved model has {0} feature columns, this program has {1}; train it again", found_columns,
                   columns);
@@ -90,6 +82,10 @@ std::optional<ModelHeader> model_header(std::string_view bytes) {
   header = first_header(in_first);
   if (header) header->models = models;
   return header;
+}
+
+Reject other_format(i64 found) {
+  return reject("the saved model has format {0}, this program reads format {1}; train it again", found, kFormat);
 }
 
 Reject damaged_model() { return reject("the saved model is damaged: its bytes are not those that were written"); }

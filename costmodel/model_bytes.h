@@ -1,6 +1,6 @@
-// The byte form of saved models: a header (format, version, kind of model, columns), then numbers
-// in the byte order of the machine, at the end a hash of all that. Used by save() and load() of the models. Model bytes
-// are a cache of what the records say: a model of another version is not converted but trained anew.
+// The byte form of saved models: a header (format, kind of model, columns, objective), then numbers in the byte order
+// of the machine, at the end a hash of all that. Used by save() and load() of the models. Model bytes are a cache of
+// what the records say: a model of another format is not converted but trained anew.
 #pragma once
 #include <cstring>
 #include <optional>
@@ -13,12 +13,10 @@
 
 namespace tw {
 
-// The kind that a model is saved as: its name, and behind it what it learns, unless that is usual for it ("tree:rank").
-std::string saved_kind(std::string_view name, Objective objective, Objective usual);
-
 class ModelWriter {
  public:
-  ModelWriter(std::string_view kind, int columns);
+  // `kind`: the model's name. `objective`: what it has learned; usual = nothing.
+  ModelWriter(std::string_view kind, int columns, Objective objective);
   template <class T>
   void put(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -37,9 +35,9 @@ class ModelWriter {
 class ModelReader {
  public:
   explicit ModelReader(std::string_view bytes) : bytes_(bytes) {}
-  // Rejects unless the bytes start with the header of a model of that name, whatever it has learned, and their hash
+  // Rejects unless the bytes start with the header of a model of that kind, whatever it has learned, and their hash
   // fits.
-  Status header(std::string_view name, int columns);
+  Status header(std::string_view kind, int columns);
   // Reads one value; false, and nothing read, if the bytes end before it.
   template <class T>
   bool get(T& value) {
@@ -73,9 +71,13 @@ struct ModelHeader {
   std::string kind;  // the name of the model
   Objective objective = Objective::Usual;
   i64 models = 1;  // at least 1
+
+  bool is_readable() const;  // of this program's format; of others the objective is not known
 };
 std::optional<ModelHeader> model_header(std::string_view bytes);
 
+// The reject for bytes of that format, which this program does not read.
+Reject other_format(i64 found);
 // The reject for bytes that are not those which were written.
 Reject damaged_model();
 

@@ -116,7 +116,7 @@ class NetworkModel : public CostModel {
   }
 
   std::string save() const override {
-    ModelWriter out(saved_kind(name(), objective_, kUsual), columns_);
+    ModelWriter out(name(), columns_, objective_);
     out.put(seed_);
     std::string network(static_cast<std::size_t>(api_->saved_bytes(network_)), '\0');
     api_->save(network_, network.data());

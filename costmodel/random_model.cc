@@ -24,7 +24,7 @@ std::vector<float> RandomModel::predict(const FeatureBatch& batch) const {
 TrainReport RandomModel::update(const Dataset& data, Effort) { return {.candidates = data.size()}; }
 
 std::string RandomModel::save() const {
-  ModelWriter out(name(), columns_);
+  ModelWriter out(name(), columns_, objective());
   out.put(seed_);
   return out.take();
 }

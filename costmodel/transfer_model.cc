@@ -55,7 +55,7 @@ TrainReport TransferModel::update(const Dataset& data, Effort effort) {
 }
 
 std::string TransferModel::save() const {
-  ModelWriter out("transfer", 0);  // the models have the columns
+  ModelWriter out("transfer", 0, objective());  // the models have the columns
   out.put_text(global_->save());
   out.put_text(local_->save());
   return out.take();

@@ -96,7 +96,7 @@ TrainReport TreeModel::update(const Dataset& data, Effort effort) {
 }
 
 std::string TreeModel::save() const {
-  ModelWriter out(saved_kind(name(), objective_, kUsual), columns_);
+  ModelWriter out(name(), columns_, objective_);
   out.put(seed_);
   out.put(static_cast<i64>(trees_.size()));
   for (const SymmetricTree& tree : trees_) out.put(tree);

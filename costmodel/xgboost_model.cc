@@ -236,7 +236,7 @@ class XgboostModel : public CostModel {
   }
 
   std::string save() const override {
-    ModelWriter out(saved_kind(name(), objective_, form_.usual), columns_);
+    ModelWriter out(name(), columns_, objective_);
     out.put(seed_);
     out.put(static_cast<i64>(trees_));
     std::string_view bytes;

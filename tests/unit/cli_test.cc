@@ -16,6 +16,7 @@
 #include "backends/target.h"
 #include "costmodel/features.h"
 #include "costmodel/make_model.h"
+#include "costmodel/model_bytes.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
@@ -817,18 +818,23 @@ TEST_F(Cli, ModelFilesThatDoNotFitAreRefused) {
   write("one.yaml", "version: 1\ntasks:\n  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n");
   const std::string good = make_model("tree", feature_columns(), 1).model->save();
   constexpr std::string_view kMagic = "tracewright model";
-  std::string damaged = good, other_version = good;
+  // Before format 3 what was learned stood behind the name, and was not always said.
+  std::string damaged = good, other_version = good,
+              second = ModelWriter("tree:rank", feature_columns(), Objective::Usual).take();
   damaged.back() ^= 1;
   other_version[kMagic.size()] = 1;
+  second[kMagic.size()] = 2;
   write("damaged", damaged);
   write("cut", good.substr(0, good.size() - 1));
   write("other_version", other_version);
+  write("second", second);
   write("other_features", make_model("tree", 5, 1).model->save());
   const char* const is_damaged = "the saved model is damaged: its bytes are not those that were written\n";
   for (const auto& [file, message] :
        {std::pair<std::string, std::string>{"damaged", is_damaged},
         {"cut", is_damaged},
-        {"other_version", "the saved model has format 1, this program reads format 2; train it again\n"},
+        {"other_version", "the saved model has format 1, this program reads format 3; train it again\n"},
+        {"second", "the saved model has format 2, this program reads format 3; train it again\n"},
         {"other_features",
          cat("the saved model has 5 feature columns, this program has ", feature_columns(), "; train it again\n")}}) {
     SCOPED_TRACE(file);

@@ -131,7 +131,7 @@ TEST(Ensemble, ModelsOfATrainedOneDifferWhereDataEnds) {
 // Bytes that say that they hold more models than there can be are opened neither slowly nor at all.
 TEST(Ensemble, OfTooManyModelsIsDamaged) {
   for (i64 models : {i64{-1}, i64{0}, i64{kMostModels} + 1, i64{1} << 60}) {
-    ModelWriter out(kSeveralModels, 0);
+    ModelWriter out(kSeveralModels, 0, Objective::Usual);
     out.put(models);
     out.put_text(make_model("tree", 2, 1).model->save());
     EXPECT_FALSE(open_model(out.take(), 2).model) << models;
