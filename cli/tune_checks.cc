@@ -59,13 +59,16 @@ std::optional<std::string> global_model_of(const TuneOptions& tuning, bool is_fl
   };
   if (tuning.keep_model)
     return refuse("the cost model begins with --model-file, and not with another one; leave one of them away");
-  if (std::string why = why_no_global_model(tuning.cost_model, tuning.objective); !why.empty()) return refuse(why);
+  // The shipped model has learned the order; what a file has learned is known when it is read.
+  const Objective learned = is_shipped ? Objective::Rank : tuning.objective;
+  if (std::string why = why_no_global_model(tuning.cost_model, tuning.objective, learned); !why.empty())
+    return refuse(why);
   if (is_shipped && is_device(list.tasks[0].target))
     return refuse("the model that comes with tracewright is for processors");
   MadeModel local = is_said ? MadeModel() : make_model(tuning.cost_model, model_columns(tuning.cost_model), 0);
   if (!is_said && (!local.model || local.model->name() != std::string_view("mlp"))) return "";
   std::string error;
-  std::optional<std::string> bytes = read_global_model(transfer, tuning.cost_model, error);
+  std::optional<std::string> bytes = read_global_model(transfer, tuning.cost_model, tuning.objective, error);
   if (!bytes && is_said) return refuse(error);
   if (!bytes) say(cat(error, "; the search goes on without it"));
   return bytes.value_or("");

@@ -138,7 +138,8 @@ std::string why_no_transfer(const Arm& arm) {
   choice.transfer = kShippedModel;
   for (const ChoiceError& error : errors_of(choice))
     if (error.of == ChoiceError::Of::Transfer) return error.text;
-  return why_no_global_model(arm.model, arm.objective);
+  // What others teach is the order (learned_model()); what a file has learned is known when it is read.
+  return why_no_global_model(arm.model, arm.objective, arm.learns_from.empty() ? arm.objective : Objective::Rank);
 }
 
 // Why the arm cannot search the tasks, as lines of messages.
@@ -197,7 +198,7 @@ std::string problems_of(const Experiment& experiment, const LoadedList& list) {
     if (!arm.learns_from.empty()) out += with(cat("arm `", arm.name, "`: learns_from"), why_no_transfer(arm));
     if (arm.search.transfer.empty() || arm.search.transfer == kNoTransfer) continue;
     std::string error = why_no_transfer(arm);
-    if (error.empty()) read_global_model(arm.search.transfer, arm.model, error);
+    if (error.empty()) read_global_model(arm.search.transfer, arm.model, arm.objective, error);
     out += with(cat("arm `", arm.name, "`: transfer"), error);
   }
   return out;

@@ -186,7 +186,7 @@ ArmRun run_arm(const Surroundings& with, const TuneTask& task, const Arm& arm, i
   TuneOptions options = options_of(with, {task}, arm, trials, seed);
   options.global_model = global;
   if (global.empty() && arm.search.transfer != kNoTransfer && !arm.search.transfer.empty()) {
-    std::optional<std::string> named = read_global_model(arm.search.transfer, arm.model, run.problem);
+    std::optional<std::string> named = read_global_model(arm.search.transfer, arm.model, arm.objective, run.problem);
     if (!named) return run.has_ended_early = true, run;
     options.global_model = std::move(*named);
   }

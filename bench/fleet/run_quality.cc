@@ -60,7 +60,7 @@ Run search(const QualityLoad& load, const LoadedList& list, const TuneTask& task
     return found == known.end() ? nullptr : &found->second;
   };
   std::string problem, model;
-  if (load.has_transfer) model = read_global_model(kShippedModel, load.model, problem).value_or("");
+  if (load.has_transfer) model = read_global_model(kShippedModel, load.model, Objective::Usual, problem).value_or("");
   TuneOptions options{.trials = 1 << 20,
                       .seed = seed,
                       .rules = list.list.rules.value,

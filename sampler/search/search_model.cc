@@ -14,6 +14,10 @@ MadeModel global_model(const TuneOptions& options, const BatchSearch& search) {
                  learns(options.cost_model) && feature_kind_of_saved(options.global_model).value_or(own) == own;
   if (!is_used) return {};
   MadeModel made = open_model(options.global_model);
+  const Objective learned = made.model ? made.model->objective() : options.objective;
+  if (resolved(options.objective, learned) != learned)
+    made = {nullptr,
+            cat("it has learned by ", name_of(learned), ", and this run learns by ", name_of(options.objective))};
   if (!made.model) made.note = cat("the global cost model is not used: ", made.note);
   return made;
 }
@@ -25,9 +29,9 @@ SearchModel make_search_model(const TuneOptions& options, const BatchSearch& sea
   MadeModel global = global_model(options, search);
   // Beside a global model trees learn more of few trials than the network, and spoil less (bench/model_bench.cc).
   std::string name = global.model && options.cost_model == "auto" ? "tree" : options.cost_model;
-  MadeModel made =
-      make_model(name, model_columns(name), options.seed,
-                 {.objective = global.model ? Objective::Rank : options.objective, .models = search.models()});
+  MadeModel made = make_model(
+      name, model_columns(name), options.seed,
+      {.objective = global.model ? global.model->objective() : options.objective, .models = search.models()});
   for (const std::string& note : {made.note, global.note}) {
     if (!note.empty()) observer.on_message(note);
   }

@@ -67,9 +67,9 @@ struct TuneOptions {
   std::string cost_model = "auto";
   Objective objective = Objective::Usual;
   std::string model_bytes;  // what a cost model of that name knew (TuneResult): it scores from the first batch on
-  // A trained model (CostModel::save) that is the global one of a TransferModel; "" = none. It has learned the order
-  // (Objective::Rank), and what the model of this run learns of its trials is added to its scores. Not used with
-  // `model_bytes`, nor by strategies that do not go by scores or a model that learns nothing.
+  // A trained model (CostModel::save) that is the global one of a TransferModel; "" = none. The model of this run
+  // learns of its trials by the same objective, and that is added to its scores. Not used with `model_bytes` or an
+  // `objective` that is not its own, nor by strategies that do not go by scores or a model that learns nothing.
   std::string global_model;
   bool keep_model = false;  // learn from all that was measured at the end, and give TuneResult::model_bytes
   bool replay_measurements =

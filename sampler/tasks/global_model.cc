@@ -13,15 +13,15 @@ constexpr const char* kShippedModelFile = "cpu_model.bin";
 
 }  // namespace
 
-std::string why_no_global_model(const std::string& cost_model, Objective objective) {
+std::string why_no_global_model(const std::string& cost_model, Objective objective, Objective learned) {
   if (!learns(cost_model)) return cat("the cost model `", cost_model, "` learns nothing");
-  if (objective == Objective::Regression)
-    return "a global model has learned the order, and the objective is regression";
-  return "";
+  if (resolved(objective, learned) == learned) return "";
+  return cat("a global model has learned the ", learned == Objective::Rank ? "order" : "speed",
+             ", and the objective is ", name_of(objective));
 }
 
 std::optional<std::string> read_global_model(const std::string& name, const std::string& cost_model,
-                                             std::string& error) {
+                                             Objective objective, std::string& error) {
   std::string path = name;
   if (name == kShippedModel) {
     std::optional<std::string> own = find_shared_file(kShippedModelFile);
@@ -42,6 +42,8 @@ std::optional<std::string> read_global_model(const std::string& name, const std:
            std::nullopt;
   MadeModel made = open_model(*bytes);
   if (!made.model) return error = cat(path, ": ", made.note), std::nullopt;
+  if (std::string why = why_no_global_model(cost_model, objective, made.model->objective()); !why.empty())
+    return error = cat(path, ": ", why), std::nullopt;
   return bytes;
 }
 

@@ -653,6 +653,13 @@ TEST_F(Cli, TransfersWhatAModelFileHolds) {
   fails({"shipped", "--model", "random"}, "the cost model `random` learns nothing");
   fails({"shipped", "--model", "treegru"}, "the model `mlp` sees stores, and the cost model `treegru` sees loops");
   fails({"shipped", "--objective", "regression"}, "a global model has learned the order");
+  fails({"my.model", "--model", "tree", "--objective", "rank"},
+        "--transfer my.model: my.model: a global model has learned the speed, and the objective is rank");
+  ASSERT_EQ(run({"model", "train", "one.db", "--model", "tree", "--objective", "rank", "--output", "rank.model"}).code,
+            0);
+  fails({"rank.model", "--model", "tree", "--objective", "regression"},
+        "--transfer rank.model: rank.model: a global model has learned the order, and the objective is regression");
+  EXPECT_NE(programs({"other.yaml", "--transfer", "rank.model"}, "f.db"), none);
   fails({"shipped", "--strategy", "reference"},
         "the strategy `reference` picks its batches itself and has no `transfer`");
   std::filesystem::remove(folder.path() + "/my.model");

@@ -1,6 +1,7 @@
 // A search with a global model: what it proposes depends on the seed and the model alone, and who does not use one.
 #include <set>
 
+#include "costmodel/model_bytes.h"
 #include "dsl/base/text.h"
 #include "tests/unit/search_kit.h"
 
@@ -10,13 +11,19 @@ namespace {
 class TransferSearch : public Search {
  protected:
   // What a run over these tasks has learned.
-  std::string learned() {
-    Database own = database("learned");
+  std::string learned(Objective objective = Objective::Usual) {
+    TuneOptions how = options(9);
+    how.objective = objective;
+    return kept(how, "learned" + name_of(objective));
+  }
+  // What the model of a run knows at the end.
+  std::string kept(TuneOptions how, const std::string& name) {
+    Database own = database(name);
     FakeMeasurer measurer;
     Watcher watcher;
-    TuneOptions how = options(9);
     how.keep_model = true;
     TuneResult result = run(how, own, &measurer, watcher);
+    messages_ = watcher.messages;
     EXPECT_FALSE(result.model_bytes.empty());
     return result.model_bytes;
   }
@@ -45,6 +52,32 @@ TEST_F(TransferSearch, SeedAndModelDecideWhatIsMeasured) {
   ASSERT_GT(one.size(), 8u);
   EXPECT_NE(std::vector(one.begin(), one.begin() + 8), std::vector(none.begin(), none.begin() + 8))
       << "the first batch goes by it";
+}
+
+// Scores of the order and of speeds are not to be added.
+TEST_F(TransferSearch, LearnsWhatTheGlobalModelHasLearned) {
+  for (Objective objective : {Objective::Rank, Objective::Regression}) {
+    const std::string global_bytes = learned(objective);
+    const Objective other = objective == Objective::Rank ? Objective::Regression : Objective::Rank;
+    TuneOptions how = options(3, 1, 24);
+    how.global_model = global_bytes;
+    for (Objective asked : {Objective::Usual, objective}) {
+      how.objective = asked;
+      const std::string bytes = kept(how, cat("of", name_of(objective), name_of(asked)));
+      ModelReader in(bytes);
+      std::string_view global, local;
+      ASSERT_TRUE(in.header("transfer", 0));
+      ASSERT_TRUE(in.get_text(global) && in.get_text(local));
+      EXPECT_EQ(global, global_bytes);
+      EXPECT_EQ(model_header(local)->objective, objective);
+      EXPECT_EQ(messages_, std::vector<std::string>());
+    }
+    how.objective = other;
+    EXPECT_EQ(model_header(kept(how, cat("against", name_of(objective))))->kind, "tree") << "it is not used";
+    EXPECT_EQ(messages_,
+              std::vector<std::string>{cat("the global cost model is not used: it has learned by ", name_of(objective),
+                                           ", and this run learns by ", name_of(other))});
+  }
 }
 
 TEST_F(TransferSearch, GoesOnInTheSameWay) {
