@@ -14,7 +14,8 @@ struct Weighed {
 constexpr Weighed kMutators[] = {
     {0.9, mutate_tile_size}, {0.05, mutate_compute_location}, {0.03, mutate_unroll}, {0.02, mutate_parallel}};
 
-// Are all samples tiles, places, and values of annotations, not the last alone, for a processor?
+}  // namespace
+
 bool draws_as_reference(const Trace& trace) {
   auto binds = [](const Instruction& instruction) { return std::string_view(instruction.kind->name) == "bind"; };
   if (std::ranges::any_of(trace.instructions(), binds)) return false;
@@ -23,8 +24,6 @@ bool draws_as_reference(const Trace& trace) {
                        samples_that_draw(trace, Meaning::Draws::Place).size();
   return shapes > 0 && shapes + categorical_feeding(trace, sets_mark).size() == trace.sample_count();
 }
-
-}  // namespace
 
 bool mutate_as_reference(const Trace& trace, const JointPrior& prior, std::vector<Decision>& decisions, Rng& rng) {
   if (!draws_as_reference(trace)) return mutate(trace, prior, decisions, rng);

@@ -13,6 +13,8 @@
 #include "bench/simulated.h"
 #include "costmodel/make_model.h"
 #include "dsl/base/text.h"
+#include "sampler/space/space.h"
+#include "sampler/strategies/reference_mutators.h"
 #include "sampler/tasks/list_search.h"
 #include "support/python.h"
 #include "support/run_program.h"
@@ -844,6 +846,28 @@ TEST(ExperimentFiles, HaveTheModelsOfThePapersInBothSpaces) {
     EXPECT_GT(searches("cpu"), 0) << name;
     EXPECT_EQ(searches("cpu"), searches("reference-cpu")) << name;
   }
+}
+
+// So its mutators have their own probabilities in each of its searches (reference_mutators.h).
+TEST(ExperimentFiles, TheReferenceDrawsWhatMetaScheduleDraws) {
+  std::string messages;
+  std::optional<Experiment> suite = load_experiment(TW_SOURCE_DIR "/bench/experiments/suite.yaml", messages);
+  ASSERT_TRUE(suite) << messages;
+  std::optional<LoadedList> list = load_list(suite->list, messages);
+  const Arm* reference = find_arm(*suite, "reference");
+  ASSERT_TRUE(list && reference) << messages;
+  int sketches = 0;
+  for (const TuneTask* task : tasks_of(*list, suite->tasks)) {
+    std::string errors;
+    const Space space = build_space(task->program.program, *list->library.find_set(reference->rules), list->library,
+                                    facts_of(task->target), errors);
+    EXPECT_EQ(errors, "") << task->name;
+    EXPECT_GE(space.sketches.size(), 3u) << task->name;
+    for (const Sketch& sketch : space.sketches)
+      EXPECT_TRUE(draws_as_reference(sketch.trace)) << task->name << ", sketch " << sketches;
+    sketches += static_cast<int>(space.sketches.size());
+  }
+  EXPECT_GE(sketches, 52 * 3);
 }
 
 // Its tasks are those that the papers compare with libraries.

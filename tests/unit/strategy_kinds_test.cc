@@ -5,6 +5,7 @@
 #include <set>
 
 #include "dsl/base/text.h"
+#include "sampler/draw/mutator.h"
 #include "sampler/strategies/metropolis.h"
 #include "sampler/strategies/proposer.h"
 #include "tests/unit/strategies_kit.h"
@@ -338,6 +339,40 @@ TEST(Reference, ScoresAreRandomUntilEnoughIsMeasured) {
   rounds.measure(rounds.next(64));
   EXPECT_EQ(model.calls, 5) << "the first population and four generations";
   EXPECT_EQ(rounds.tried.size(), 3 * 64u);
+}
+
+// Of children that differ from a parent in one decision: nine in ten tries change a tile, three in a hundred how far to
+// unroll. mutate() of the other strategies would change the latter in a third of them.
+TEST(Reference, ChildrenHaveItsProbabilities) {
+  constexpr int kPopulation = 256;
+  Rounds rounds(space_of("dense", {{"M", i64{96}}, {"N", i64{192}}, {"K", i64{120}}}, "reference-cpu"),
+                {.strategy = "reference",
+                 .settings = {{"population", kPopulation},
+                              {"measured_ratio", 1},
+                              {"min_unmeasured", 0},
+                              {"generations", 1},
+                              {"mutate_probability", 1},
+                              {"epsilon", 0}}});
+  while (rounds.fastest().size() < kPopulation) rounds.measure(rounds.next(kPopulation));
+  const std::vector<Candidate> parents = rounds.fastest();
+  double tiles = 0, others = 0;
+  for (const Candidate& child : rounds.next(kPopulation)) {
+    std::set<std::size_t> changed;  // the only difference to a parent
+    for (const Candidate& parent : parents) {
+      if (parent.sketch != child.sketch) continue;
+      std::vector<std::size_t> different;
+      for (std::size_t i = 0; i < child.decisions.size(); ++i)
+        if (!(parent.decisions[i] == child.decisions[i])) different.push_back(i);
+      if (different.size() == 1) changed.insert(different[0]);
+    }
+    if (changed.size() != 1) continue;
+    const Trace& trace = rounds.space.space.sketches[static_cast<std::size_t>(child.sketch)].trace;
+    const bool is_tile = std::ranges::count(samples_that_draw(trace, Meaning::Draws::Divisors), *changed.begin(),
+                                            &SampleSite::sample) > 0;
+    ++(is_tile ? tiles : others);
+  }
+  EXPECT_GT(tiles + others, 100);
+  EXPECT_NEAR(others / (tiles + others), 0.03 / 0.93, 0.05);
 }
 
 // ---- selection
