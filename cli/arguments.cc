@@ -71,6 +71,7 @@ Option Option::range(double least, double most) {
 }
 Option Option::positive() { return option_->check(check_positive), *this; }
 Option Option::needs(const Option& other) { return option_->needs(other.option_), *this; }
+bool Option::is_given() const { return option_->count() > 0; }
 
 App::App(const std::string& name, const std::string& help, const std::string& examples)
     : app_(std::make_unique<CLI::App>(help, "tracewright " + name)) {

@@ -22,6 +22,7 @@ class Option {
   Option range(double least, double most);
   Option positive();
   Option needs(const Option& other);  // whoever gives this one gives the other, too
+  bool is_given() const;              // an empty value, too; known after App::parse
 
  private:
   CLI::Option* option_;

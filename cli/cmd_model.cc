@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <sstream>
 
 #include "cli/arguments.h"
@@ -24,6 +25,7 @@
 #include "dsl/base/text.h"
 #include "runtime/console/output.h"
 #include "runtime/store/database_exchange.h"
+#include "runtime/store/postgres_address.h"
 #include "sampler/tasks/model_data.h"
 #include "sampler/tasks/model_terms.h"
 
@@ -37,6 +39,7 @@ constexpr const char *kLearning = "mlp,xgboost,tree",
 
 struct Options {
   std::vector<std::string> files;
+  bool names_models = false;  // `models` are said
   std::string models, model = "auto", objective = "usual", output, effort = "full";
   int folds = 5, seeds = 1, recall = 10, programs = 300;
   bool json = false;
@@ -98,23 +101,32 @@ std::optional<ModelData> read_data(const Options& options, FeatureKind features)
 
 // ---- data
 
+// How many programs of a task there are to learn from: those of the machine that measures for this database, without
+// the untuned one, which has no trace. nullopt after a message.
+std::optional<i64> programs_of(const TuneTask& task, Database& database, bool may_have_fleet) {
+  const TaskKey key = key_of(task);
+  const std::string& own = own_machine(key.target, task.timing);
+  std::map<std::string, i64> programs;  // by machine
+  DatabaseStatus read = database.visit({.workload = key.workload, .target = key.target}, [&](Record& record) {
+    if (record.is_trial() && !record.trace.empty()) ++programs[machine_of(record.host)];
+  });
+  if (!read) return say_database_error(read.error()), std::nullopt;
+  if (!may_have_fleet || programs.contains(own) || programs.empty()) return programs[own];
+  return std::ranges::max(programs | std::views::values);
+}
+
 // Says which tasks have fewer programs than were asked for. False after a message.
 bool say_short_tasks(const Options& options) {
   std::optional<LoadedList> list = open_list(options.files[0]);
   std::optional<Database> database = open_database(options.output, DatabaseMode::Read);
-  std::optional<std::vector<TaskSummary>> stored = database ? checked(database->tasks()) : std::nullopt;
-  if (!list || !stored) return false;
+  if (!list || !database) return false;
   bool is_short = false;
   for (const TuneTask& task : list->tasks) {
-    const TaskKey key = key_of(task);
-    i64 most = 0;
-    for (const TaskSummary& found : *stored) {
-      if (found.workload != key.workload || found.target != key.target) continue;
-      for (const MachineSummary& machine : found.machines) most = std::max(most, machine.trials);
-    }
-    if (most >= options.programs) continue;
+    std::optional<i64> programs = programs_of(task, *database, is_database_address(options.output));
+    if (!programs) return false;
+    if (*programs >= options.programs) continue;
     is_short = true;
-    say(cat(task.name, ": ", most, " of ", options.programs, " programs"));
+    say(cat(task.name, ": ", *programs, " of ", options.programs, " programs"));
   }
   if (double seconds = list->list.seconds.value; is_short && seconds > 0)
     say(cat("each of the three runs had the ", seconds,
@@ -124,7 +136,8 @@ bool say_short_tasks(const Options& options) {
 
 // A third of the programs are drawn at random, so that slow ones are there, too; a third are those that the draft model
 // prefers, so that its errors are seen; the others a search proposes, among which it has to choose. All are runs of
-// `tune`, which go on where they stopped.
+// `tune`, which go on where they stopped; each has one trial more, since the first is that of the untuned program, of
+// which nothing is learned.
 int measure_data(const Options& options) {
   if (options.files.size() != 1 || options.output.empty())
     return say("data: name one task list, and the database by --output"), Usage;
@@ -140,7 +153,7 @@ int measure_data(const Options& options) {
                                       "--database", options.output,
                                       "--strategy", part.strategy,
                                       "--model",    part.model,
-                                      "--trials",   std::to_string(part.programs),
+                                      "--trials",   std::to_string(part.programs + 1),
                                       "--min-gain", "0",
                                       "--transfer", "none"};
     std::vector<char*> pointers;
@@ -283,9 +296,10 @@ void print(const std::vector<Row>& rows, const Options& options) {
 
 // The models that are judged; empty after a message.
 std::vector<std::string> judged_models(const Options& options, Objective objective) {
+  if (options.names_models && options.models.empty()) return say("--models: name one"), std::vector<std::string>();
   const bool is_usual = objective == Objective::Usual;
   const std::string usual = is_usual ? cat(kLearning, ",", kBaselines) : kLearning;
-  std::vector<std::string> names = split(options.models.empty() ? usual : options.models, ',');
+  std::vector<std::string> names = split(options.names_models ? options.models : usual, ',');
   for (const std::string& name : names) {
     if (!is_model_name("--models", name)) return {};
     if (!is_usual && !learns(name))
@@ -426,8 +440,9 @@ int run_model(int count, char** words) {
   app.add_option("FILE", options.files,
                  "databases with records, or records that `db export` wrote (.jsonl, .jsonl.gz); none: those that come "
                  "with tracewright; show: the file of a model");
-  app.add_option("--models", options.models,
-                 cat("eval: of ", join(model_names(), ", "), "; if none is said, ", kLearning, ",", kBaselines));
+  const Option said_models =
+      app.add_option("--models", options.models,
+                     cat("eval: of ", join(model_names(), ", "), "; if none is said, ", kLearning, ",", kBaselines));
   app.add_option("--folds", options.folds, "eval: parts of the data, each of which is held out once").range(2, 100);
   app.add_option("--seeds", options.seeds, "eval: of splits and models, whose mean is printed").range(1, 100);
   app.add_option("--recall", options.recall,
@@ -442,6 +457,7 @@ int run_model(int count, char** words) {
   app.add_option("--programs", options.programs, "data: different ones of each task").range(2, 1000000);
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = app.parse(count, words)) return *code;
+  options.names_models = said_models.is_given();
   for (const Action& action : actions) {
     if (wanted == action.name) return action.run(options);
   }
