@@ -1,4 +1,5 @@
 // A search with a global model: what it proposes depends on the seed and the model alone, and who does not use one.
+#include <algorithm>
 #include <set>
 
 #include "costmodel/model_bytes.h"
@@ -56,6 +57,7 @@ TEST_F(TransferSearch, SeedAndModelDecideWhatIsMeasured) {
 
 // Scores of the order and of speeds are not to be added.
 TEST_F(TransferSearch, LearnsWhatTheGlobalModelHasLearned) {
+  auto is_of_model = [](const std::string& message) { return message.find("cost model") != std::string::npos; };
   for (Objective objective : {Objective::Rank, Objective::Regression}) {
     const std::string global_bytes = learned(objective);
     const Objective other = objective == Objective::Rank ? Objective::Regression : Objective::Rank;
@@ -70,13 +72,13 @@ TEST_F(TransferSearch, LearnsWhatTheGlobalModelHasLearned) {
       ASSERT_TRUE(in.get_text(global) && in.get_text(local));
       EXPECT_EQ(global, global_bytes);
       EXPECT_EQ(model_header(local)->objective, objective);
-      EXPECT_EQ(messages_, std::vector<std::string>());
+      EXPECT_EQ(std::ranges::count_if(messages_, is_of_model), 0);
     }
     how.objective = other;
     EXPECT_EQ(model_header(kept(how, cat("against", name_of(objective))))->kind, "tree") << "it is not used";
-    EXPECT_EQ(messages_,
-              std::vector<std::string>{cat("the global cost model is not used: it has learned by ", name_of(objective),
-                                           ", and this run learns by ", name_of(other))});
+    ASSERT_FALSE(messages_.empty());
+    EXPECT_EQ(messages_[0], cat("the global cost model is not used: it has learned by ", name_of(objective),
+                                ", and this run learns by ", name_of(other)));
   }
 }
 
