@@ -127,7 +127,7 @@ void check_rejects_foreign_bytes(const ModelMaker& make) {
       {bytes.substr(0, bytes.size() - 1), damaged},
       {bytes + "x", damaged},
       {other_number, damaged},
-      {other_format, "the saved model has format 1, this program reads format 2; train it again"},
+      {other_format, "the saved model has format 1, this program reads format 3; train it again"},
       {make(columns + 1, 1)->save(),
        cat("the saved model has ", columns + 1, " feature columns, this program has ", columns, "; train it again")},
       {RandomModel(columns, 1).save(), cat("the saved model is of another kind than ", original.model->name())}};
