@@ -582,10 +582,10 @@ TEST_F(Cli, ModelTakesAnObjective) {
 
 TEST_F(Cli, EvalTellsWhichModelIsTheDefault) {
   write("two.yaml",
-        "version: 1\ntarget: {kind: cpu, threads: 1}\ntasks:\n"
+        "version: 1\ntarget: {kind: cpu, threads: 1}\nbudget: {trials: 48, min_gain: 0}\ntasks:\n"
         "  - {name: gemm, op: matmul, args: {M: 48, N: 128, K: 64}}\n"
         "  - {name: wide, op: dense, args: {M: 16, N: 256, K: 96}}\n");
-  ASSERT_EQ(run({"tune", "two.yaml", "--database", "two.db", "--trials", "96", "--model-file", "m"}).code, 0);
+  ASSERT_EQ(run({"tune", "two.yaml", "--database", "two.db", "--model-file", "m"}).code, 0);
   const boost::json::value used = run_json({"model", "show", "m"}).at("model");  // nothing was said of it
   auto defaults = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"model", "eval", "two.db", "--folds", "2", "--effort", "round"});
