@@ -79,6 +79,12 @@ const std::vector<i64>* integers(const WorkloadArguments& arguments, const std::
   return at == arguments.end() ? nullptr : std::get_if<std::vector<i64>>(&at->value);
 }
 
+i64 integer(const WorkloadArguments& arguments, const std::string& name) {
+  auto at = std::ranges::find(arguments, name, &WorkloadArgument::name);
+  const i64* value = at == arguments.end() ? nullptr : std::get_if<i64>(&at->value);
+  return value ? *value : 0;
+}
+
 std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error) {
   return program_of(node.op, node.arguments, types_of(graph, node.inputs), error);
 }

@@ -46,6 +46,8 @@ std::vector<const Node*> makers_of(const Graph& graph);
 [[noreturn]] void refused(const std::string& why);
 // A list among the arguments of a node; null if it has none of that name.
 const std::vector<i64>* integers(const WorkloadArguments& arguments, const std::string& name);
+// A number among them; 0 if there is none of that name.
+i64 integer(const WorkloadArguments& arguments, const std::string& name);
 // The program of one node on operands X0, X1, ...; nothing, and why in `error`, if the operator does not take them.
 std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error);
 

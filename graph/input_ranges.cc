@@ -41,12 +41,6 @@ bool is_move(std::string_view op) {
 // Results are places in an operand, whatever it holds.
 bool is_search(std::string_view op) { return op == "argmax" || op == "argmin" || op == "hardmax"; }
 
-i64 argument(const Node& node, std::string_view name) {
-  auto at = std::ranges::find(node.arguments, name, &WorkloadArgument::name);
-  const i64* value = at == node.arguments.end() ? nullptr : std::get_if<i64>(&at->value);
-  return value ? *value : 0;
-}
-
 class InputRanges {
  public:
   explicit InputRanges(const Graph& graph) : graph_(graph), makers_(makers_of(graph)), uses_(graph.values.size()) {}
@@ -78,21 +72,21 @@ class InputRanges {
 
   // Of an operand that is an index; kAnywhere for others.
   i64 places_of(const Node& node, std::size_t operand) const {
-    if (operand == 0) return node.op == "one_hot" ? argument(node, "depth") : kAnywhere;
-    auto axis = static_cast<std::size_t>(argument(node, "axis"));
+    if (operand == 0) return node.op == "one_hot" ? integer(node.arguments, "depth") : kAnywhere;
+    auto axis = static_cast<std::size_t>(integer(node.arguments, "axis"));
     if (node.op == "scatter_along") return operand == 2 ? shape(node, 0)[axis] - shape(node, 1)[axis] + 1 : kAnywhere;
     if (operand != 1) return kAnywhere;
     if (node.op == "gather_nd" || node.op.starts_with("scatter_nd")) return least_place(node);
     if (node.op == "gather" || node.op == "gather_elements" || node.op.starts_with("scatter_elements"))
       return shape(node, 0)[axis];
-    return node.op == "reverse_sequence" ? shape(node, 0)[static_cast<std::size_t>(argument(node, "time"))] + 1
+    return node.op == "reverse_sequence" ? shape(node, 0)[static_cast<std::size_t>(integer(node.arguments, "time"))] + 1
                                          : kAnywhere;
   }
 
   // Of indices that have several positions, one for each of these dimensions.
   i64 least_place(const Node& node) const {
     const std::vector<i64>& extents = shape(node, 0);
-    i64 first = argument(node, "batch"), least = kAnywhere;
+    i64 first = integer(node.arguments, "batch"), least = kAnywhere;
     for (i64 d = first; d < first + shape(node, 1).back(); ++d)
       least = std::min(least, extents[static_cast<std::size_t>(d)]);
     return least;

@@ -46,7 +46,7 @@ std::optional<Part> part_of_slice(const Graph& graph, const Node& slice) {
 }
 
 Part part_of_concat(const Graph& graph, const Node& concat, std::size_t index) {
-  i64 axis = std::get<i64>(std::ranges::find(concat.arguments, "axis", &WorkloadArgument::name)->value);
+  i64 axis = integer(concat.arguments, "axis");
   const OperandType& type = graph.values[concat.outputs[0]].type;
   i64 rows = 1, before = index == 0 ? 0 : elements_of(graph.values[concat.inputs[0]].type);
   for (i64 d = 0; d < axis; ++d) rows *= type.shape[static_cast<std::size_t>(d)];

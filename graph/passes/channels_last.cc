@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "graph/node_form.h"
+#include "graph/passes/orders.h"
 #include "graph/passes/passes.h"
 
 namespace tw::graph {
@@ -26,11 +27,6 @@ Ints from_last(i64 rank) {
   Ints order{0, rank - 1};
   for (i64 d = 1; d + 1 < rank; ++d) order.push_back(d);
   return order;
-}
-Ints in_order(const Ints& values, const Ints& order) {
-  Ints out;
-  for (i64 d : order) out.push_back(values[static_cast<std::size_t>(d)]);
-  return out;
 }
 
 // Operators that do the same in any order of dimensions, and which of their arguments name dimensions or have a number
@@ -93,13 +89,12 @@ class ChannelsLast {
     auto all_are = [&](const char* name, i64 number) {
       return std::ranges::all_of(*integers(node.arguments, name), [&](i64 own) { return own == number; });
     };
-    auto groups = std::ranges::find(node.arguments, "groups", &WorkloadArgument::name);
     const Ints &from = graph_.values[node.inputs[0]].type.shape, &window = graph_.values[node.inputs[1]].type.shape,
                &strides = *integers(node.arguments, "strides"), &out = *integers(node.arguments, "out");
     for (std::size_t d = 0; d < strides.size(); ++d) {
       if (window[d + 2] != strides[d] || out[d] != from[d + 2] * strides[d]) return false;
     }
-    return std::get<i64>(groups->value) == 1 && all_are("before", 0) && all_are("dilations", 1);
+    return integer(node.arguments, "groups") == 1 && all_are("before", 0) && all_are("dilations", 1);
   }
 
   // Such a one: a product of each pixel with the weights of all places of the window, and each result goes to its
@@ -202,14 +197,15 @@ class ChannelsLast {
   ValueId last(ValueId value) {
     if (!last_[value]) {
       const Node* maker = makers_[value];
-      last_[value] =
-          maker && maker->op == "broadcast" ? broadcast(*maker) : transposed(plain(value), rank(value), name(value));
+      last_[value] = maker && maker->op == "broadcast"
+                         ? broadcast(*maker)
+                         : moved_last(plain(value), graph_.values[value].type.shape, name(value));
     }
     return *last_[value];
   }
 
-  ValueId transposed(ValueId made, i64 dims, const std::string& of) {
-    return copy_.add("transpose", {{"order", to_last(dims)}}, {made}, of + "_last");
+  ValueId moved_last(ValueId made, const Ints& shape, const std::string& of) {
+    return transposed(copy_, made, shape, to_last(std::ssize(shape)), of + "_last");
   }
 
   // From an operand whose few dimensions are moved, and not the many of the result.
@@ -218,9 +214,8 @@ class ChannelsLast {
     i64 dims = rank(result);
     Ints shape = graph_.values[source].type.shape;
     shape.insert(shape.begin(), static_cast<std::size_t>(dims - rank(source)), 1);
-    ValueId wide = copy_.add("reshape", {{"R", shape}}, {plain(source)}, name(source));
     return copy_.add("broadcast", {{"R", in_order(graph_.values[result].type.shape, to_last(dims))}},
-                     {transposed(wide, dims, name(source))}, name(result));
+                     {moved_last(plain(source), shape, name(source))}, name(result));
   }
 
   const Graph& graph_;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/node_form.h"
+#include "graph/passes/orders.h"
 #include "graph/passes/passes.h"
 
 namespace tw::graph {
@@ -15,17 +16,6 @@ using Ints = std::vector<i64>;
 
 // Nodes between two transpositions.
 constexpr std::size_t kMostBetween = 64;
-
-Ints in_order(const Ints& values, const Ints& order) {
-  Ints out;
-  for (i64 d : order) out.push_back(values[static_cast<std::size_t>(d)]);
-  return out;
-}
-Ints inverse(const Ints& order) {
-  Ints out(order.size());
-  for (std::size_t d = 0; d < order.size(); ++d) out[static_cast<std::size_t>(order[d])] = static_cast<i64>(d);
-  return out;
-}
 
 class JoinTransposes {
  public:
@@ -110,7 +100,7 @@ class JoinTransposes {
     const Node* maker = makers_[value];
     ValueId made = 0;
     if (!maker) {
-      made = copy_.add("transpose", {{"order", inverse(order)}}, {copy_.now(value)}, name(value));
+      made = transposed(copy_, copy_.now(value), shape(value), inverse(order), name(value));
     } else if (maker->op == "transpose") {
       made = copy_.now(maker->inputs[0]);
     } else if (maker->op == "broadcast") {
@@ -129,8 +119,7 @@ class JoinTransposes {
     ValueId few = broadcast.inputs[0], many = broadcast.outputs[0];
     Ints own = shape(few);
     own.insert(own.begin(), shape(many).size() - own.size(), 1);
-    ValueId wide = copy_.add("reshape", {{"R", own}}, {copy_.now(few)}, name(few));
-    ValueId moved = copy_.add("transpose", {{"order", inverse(order)}}, {wide}, name(few));
+    ValueId moved = transposed(copy_, copy_.now(few), own, inverse(order), name(few));
     return copy_.add("broadcast", {{"R", in_order(shape(many), inverse(order))}}, {moved}, name(many));
   }
 
