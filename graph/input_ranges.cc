@@ -11,17 +11,29 @@ namespace {
 
 constexpr i64 kAnywhere = std::numeric_limits<i64>::max();
 constexpr double kLargeFactor = 1000;
+constexpr double kFarthest = 1 << 30;  // of constants that integers are compared with
+
+// What two ranges have in common; the first one if that is nothing.
+std::optional<IndexRange> common(const std::optional<IndexRange>& a, const std::optional<IndexRange>& b) {
+  if (!a || !b) return a ? a : b;
+  IndexRange both{std::max(a->lowest, b->lowest), std::min(a->below, b->below)};
+  return both.lowest < both.below ? both : *a;
+}
 
 // What becomes of a value, in all places where it is read.
 struct Uses {
-  i64 places = kAnywhere;   // the least extent that it looks up
-  bool is_shifted = false;  // an index is computed of it, or it is multiplied by a large factor
-  bool is_number = false;   // something is computed of it
-  bool is_float = false;    // it becomes one
+  i64 places = kAnywhere;              // the least extent that it looks up
+  i64 lowest = 0;                      // of the places; what is below hides all
+  std::optional<IndexRange> compared;  // for which a comparison with a constant is both true and false
+  bool is_shifted = false;             // an index is computed of it, or it is multiplied by a large factor
+  bool is_number = false;              // something is computed of it
+  bool is_float = false;               // it becomes one
 
   bool decides_place() const { return places != kAnywhere || is_shifted; }
   void join(const Uses& other) {
     places = std::min(places, other.places);
+    lowest = std::max(lowest, other.lowest);
+    compared = common(compared, other.compared);
     is_shifted |= other.is_shifted;
     is_number |= other.is_number;
     is_float |= other.is_float;
@@ -64,7 +76,14 @@ class InputRanges {
   static IndexRange range_of(DType dtype, const Uses& uses) {
     if (is_float(dtype)) return {};
     i64 most = dtype == DType::I8 ? 127 : dtype == DType::U8 ? 255 : kAnywhere - 1;
-    if (uses.places != kAnywhere && !uses.is_shifted) return {0, std::clamp<i64>(uses.places, 1, most + 1)};
+    if (uses.places != kAnywhere && !uses.is_shifted) {
+      i64 below = std::clamp<i64>(uses.places, 1, most + 1);
+      return {std::min(uses.lowest, below - 1), below};
+    }
+    if (uses.compared && !uses.is_shifted && !uses.is_number) {
+      i64 least = dtype == DType::I8 ? -128 : dtype == DType::U8 ? 0 : -kAnywhere;
+      return *common(IndexRange{least, most + 1}, uses.compared);
+    }
     if (dtype == DType::Bool || uses.is_shifted || !uses.is_number) return {0, uses.places == 1 ? 1 : 2};
     if (dtype == DType::I8 || dtype == DType::U8) return {dtype == DType::I8 ? -128 : 0, most + 1};
     return uses.is_float ? IndexRange{-8, 8} : IndexRange{-100, 101};
@@ -74,13 +93,36 @@ class InputRanges {
   i64 places_of(const Node& node, std::size_t operand) const {
     if (operand == 0) return node.op == "one_hot" ? integer(node.arguments, "depth") : kAnywhere;
     auto axis = static_cast<std::size_t>(integer(node.arguments, "axis"));
-    if (node.op == "scatter_along") return operand == 2 ? shape(node, 0)[axis] - shape(node, 1)[axis] + 1 : kAnywhere;
+    if (node.op == "scatter_along") {
+      i64 ahead = integer(node.arguments, "circular") == 1 ? 1 : shape(node, 1)[axis];  // that have to lie inside
+      return operand == 2 ? shape(node, 0)[axis] - ahead + 1 : kAnywhere;
+    }
     if (operand != 1) return kAnywhere;
+    if (node.op == "up_to_length") return shape(node, 0)[3] + 1;
     if (node.op == "gather_nd" || node.op.starts_with("scatter_nd")) return least_place(node);
     if (node.op == "gather" || node.op == "gather_elements" || node.op.starts_with("scatter_elements"))
       return shape(node, 0)[axis];
     return node.op == "reverse_sequence" ? shape(node, 0)[static_cast<std::size_t>(integer(node.arguments, "time"))] + 1
                                          : kAnywhere;
+  }
+
+  // The whole numbers for which the comparison with a constant is true at some of its elements, and false at others; of
+  // one number, the two around it.
+  std::optional<IndexRange> compared_with(const Node& node, std::size_t operand) const {
+    bool is_less = node.op == "less", is_above = is_less == (operand == 1);  // c < n and n <= c: above the least c
+    if (!is_less && node.op != "less_equal") return std::nullopt;
+    const HostArray* constant = constant_behind(node.inputs[1 - operand]);
+    std::optional<double> least, largest;
+    for (i64 i = 0; constant && i < constant->elements(); ++i) {
+      double c = constant->get(i);
+      if (!(std::abs(c) <= kFarthest)) continue;
+      least = std::min(c, least.value_or(c)), largest = std::max(c, largest.value_or(c));
+    }
+    if (!least) return std::nullopt;
+    auto whole = [&](double c) { return static_cast<i64>(is_above ? std::floor(c) : std::ceil(c)); };
+    i64 low = whole(*least), high = whole(*largest);
+    if (low == high) --low, ++high;
+    return is_above ? IndexRange{low + 1, high + 1} : IndexRange{low, high};
   }
 
   // Of indices that have several positions, one for each of these dimensions.
@@ -93,7 +135,9 @@ class InputRanges {
   }
 
   Uses uses_by(const Node& node, std::size_t operand) const {
-    if (i64 places = places_of(node, operand); places != kAnywhere) return {.places = places};
+    if (i64 places = places_of(node, operand); places != kAnywhere)
+      return {.places = places, .lowest = node.op == "up_to_length"};
+    if (std::optional<IndexRange> range = compared_with(node, operand)) return {.compared = range};
     if (node.op == "equal" || node.op == "cast_to_bool" || type(node.inputs[operand]).dtype == DType::Bool) return {};
     Uses of_result = uses_[node.outputs[0]];
     of_result.is_float |= is_float(type(node.outputs[0]).dtype);

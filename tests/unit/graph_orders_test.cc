@@ -1,10 +1,9 @@
 // Transpositions of constants: their bytes are moved when a graph is made, however many they are.
-#include "graph/passes/orders.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "graph/passes/orders.h"
 #include "graph/passes/passes.h"
 #include "support/graph_kit.h"
 
@@ -65,7 +64,8 @@ TEST(Orders, NoLargeConstantBetweenTranspositionsIsMovedInEveryRun) {
 // What is added has the order of the convolution.
 TEST(Orders, NoLargeConstantBehindAConvolutionIsMovedInEveryRun) {
   Builder b;
-  ValueId y = b.add("add", {}, {b.conv(b.input({1, 1, 300, 250}), b.constant({2, 1, 3, 3})), b.constant({1, 2, 300, 250})});
+  ValueId y =
+      b.add("add", {}, {b.conv(b.input({1, 1, 300, 250}), b.constant({2, 1, 3, 3})), b.constant({1, 2, 300, 250})});
   Graph last = remove_unused(channels_last(b.finish(y)));
   for (const Node& node : last.nodes) {
     bool is_of_constant = node.op == "transpose" && last.values[node.inputs[0]].data;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/export/model_library.h"
 #include "sampler/models/check_model.h"
@@ -46,6 +47,7 @@ TEST(InputRanges, EveryOperatorWithIndices) {
     i64 places;
     std::vector<Ints> others;  // in front of the index, and behind it
     std::size_t position;
+    i64 lowest = 0;
   };
   const std::vector<Case> cases = {
       {"gather_elements", {{"axis", i64{1}}}, {2, 5}, 9, {{4, 9}}, 1},
@@ -54,6 +56,8 @@ TEST(InputRanges, EveryOperatorWithIndices) {
       {"scatter_nd_add", {}, {3, 2}, 6, {{6, 9, 2}, {3, 2}}, 1},
       {"reverse_sequence", {{"time", i64{0}}, {"batch", i64{1}}}, {9}, 7, {{6, 9}}, 1},
       {"scatter_along", {{"axis", i64{1}}, {"circular", i64{0}}}, {2}, 5, {{2, 7}, {2, 3}}, 2},
+      {"scatter_along", {{"axis", i64{1}}, {"circular", i64{1}}}, {2}, 7, {{2, 7}, {2, 3}}, 2},
+      {"up_to_length", {{"causal", i64{0}}}, {2}, 10, {{2, 3, 4, 9}}, 1, 1},  // 0 hides all
       {"one_hot", {{"axis", i64{0}}, {"depth", i64{12}}}, {3}, 12, {{2}}, 0},
   };
   for (const Case& c : cases) {
@@ -62,8 +66,30 @@ TEST(InputRanges, EveryOperatorWithIndices) {
     std::vector<ValueId> operands;
     for (const Ints& shape : c.others) operands.push_back(b.builder.input("other", {DType::F32, shape}));
     operands.insert(operands.begin() + static_cast<std::ptrdiff_t>(c.position), index);
-    EXPECT_EQ(b.range(b.add(c.op, c.arguments, operands)), (IndexRange{0, c.places})) << c.op;
+    EXPECT_EQ(b.range(b.add(c.op, c.arguments, operands)), (IndexRange{c.lowest, c.places})) << c.op;
   }
+}
+
+// A row whose places are compared with its length is neither hidden as a whole nor seen as a whole.
+TEST(InputRanges, WhatIsComparedWithAConstantIsOnBothSides) {
+  auto range = [](const char* op, bool is_first, std::vector<double> numbers, DType type) {
+    Builder b;
+    Ints shape{4, std::ssize(numbers)};
+    HostArray constant = HostArray::zeros(type, {shape[1]});
+    for (i64 i = 0; i < shape[1]; ++i) constant.set(i, numbers[static_cast<std::size_t>(i)]);
+    ValueId n = b.cast(b.spread(b.input({4, 1}, DType::I64), shape), type);
+    ValueId c = b.spread(b.builder.constant("c", std::move(constant)), shape);
+    return b.range(b.add(op, {}, is_first ? std::vector{n, c} : std::vector{c, n}));
+  };
+  const std::vector<double> places{0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(range("less", false, places, DType::I32), (IndexRange{1, 8}));
+  EXPECT_EQ(range("less_equal", true, places, DType::I32), (IndexRange{1, 8}));
+  EXPECT_EQ(range("less", true, places, DType::I64), (IndexRange{0, 7}));
+  EXPECT_EQ(range("less_equal", false, places, DType::I64), (IndexRange{0, 7}));
+  EXPECT_EQ(range("less", false, {5}, DType::I32), (IndexRange{5, 7}));
+  EXPECT_EQ(range("less", true, {0.5}, DType::F32), (IndexRange{0, 2}));
+  EXPECT_EQ(range("less", false, {0.5}, DType::F32), (IndexRange{0, 2}));
+  EXPECT_EQ(range("less", false, {std::numeric_limits<double>::infinity()}, DType::F32), (IndexRange{-8, 8}));
 }
 
 TEST(InputRanges, NumbersHaveBothSigns) {
