@@ -292,17 +292,20 @@ ForkedAnswer answer_of_child(const std::function<int(std::string&)>& work) {
   });
 }
 
-// "" of one that has done its work.
-std::string problem_of(const ForkedAnswer& answer) {
+// "" of one that has done its work and put at least `bytes` into its text. A library may end its process itself.
+std::string problem_of(const ForkedAnswer& answer, i64 bytes) {
   if (!answer.not_started.empty()) return answer.not_started;
   if (answer.signal != 0) return cat("the model was ended by signal ", answer.signal);
-  return answer.exit_code != 0 ? answer.text : "";
+  if (answer.exit_code != 0 && !answer.text.empty()) return answer.text;
+  if (answer.exit_code != 0 || std::ssize(answer.text) < bytes)
+    return cat("the model ended with exit code ", answer.exit_code);
+  return "";
 }
 
-// What a child puts into its text; nothing, and why in `error`.
-std::optional<std::string> text_of_child(const std::function<int(std::string&)>& work, std::string& error) {
+// What a child puts into its text, `bytes` at least; nothing, and why in `error`.
+std::optional<std::string> text_of_child(i64 bytes, const std::function<int(std::string&)>& work, std::string& error) {
   ForkedAnswer answer = answer_of_child(work);
-  error = problem_of(answer);
+  error = problem_of(answer, bytes);
   if (!error.empty()) return std::nullopt;
   return std::move(answer.text);
 }
@@ -367,8 +370,10 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
   ModelRun out;
   ForkedAnswer answer =
       answer_of_child([&](std::string& own) { return run_in_child(model, inputs, threads, seconds, own); });
-  out.error = problem_of(answer);
-  out.has_failed = answer.signal != 0 || answer.exit_code == kNotRun;
+  i64 bytes = static_cast<i64>(sizeof out.on_device + sizeof out.create_seconds);
+  for (const KernelArgument& output : model.outputs) bytes += output.bytes;
+  out.error = problem_of(answer, bytes);
+  out.has_failed = !out.error.empty() && answer.not_started.empty() && answer.exit_code != kNotLoaded;
   if (!out.error.empty()) return out;
   const std::string& text = answer.text;
   std::size_t at = 0;
@@ -385,8 +390,10 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
 std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                         const std::vector<StepOutput>& wanted, std::string& error) {
   std::vector<HostArray> out;
+  i64 bytes = 0;
+  for (const StepOutput& output : wanted) bytes += output.tensor.bytes;
   std::optional<std::string> text =
-      text_of_child([&](std::string& own) { return get_in_child(model, inputs, threads, wanted, own); }, error);
+      text_of_child(bytes, [&](std::string& own) { return get_in_child(model, inputs, threads, wanted, own); }, error);
   if (!text) return out;
   std::size_t at = 0;
   for (const StepOutput& output : wanted) out.push_back(array_of(output.tensor, *text, at));
@@ -395,13 +402,14 @@ std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::ve
 
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error) {
+  std::vector<double> times(model.steps.size());
   std::optional<std::string> text = text_of_child(
+      static_cast<i64>(times.size() * sizeof(double)),
       [&](std::string& own) {
         return model.device.empty() ? time_in_child(model, inputs, threads, seconds, own)
                                     : time_device_in_child(model, inputs, seconds, own);
       },
       error);
-  std::vector<double> times(model.steps.size());
   if (!text) return {};
   std::memcpy(times.data(), text->data(), times.size() * sizeof(double));
   return times;

@@ -342,6 +342,35 @@ TEST(CompileModel, WeightsOfAnotherModelAreRefused) {
   EXPECT_EQ(run_model(*library, net.inputs, 1).error, "");
 }
 
+// Nothing is read of outputs that were never written, whatever the code that it ends with.
+TEST(CompileModel, ALibraryThatEndsItsProcessHasFailed) {
+  test::TemporaryDirectory folder;
+  auto at = [&](const std::string& name) { return folder.path() + "/" + name; };
+  test::write_file(at("ends.weights"), "weights");
+  test::write_file(at("ends.c"),
+                   "#include <stdlib.h>\n"
+                   "int ends_create(const char* weights, int workers, void** context) { return 0; }\n"
+                   "int ends_run(void) { exit(CODE); }\n"
+                   "int ends_step_run(void) { exit(CODE); }\n");
+  const KernelArgument output{.name = "y", .dtype = DType::F32, .shape = {1024}, .bytes = 4096};
+  ModelLibrary library{.folder = folder.path(), .name = "ends", .outputs = {output}};
+  library.steps = {{"step", "step", {{ModelPlace::Where::Output, 0}}, 0}};
+  for (int code : {3, 0}) {
+    test::Finished built =
+        test::run_program({"cc", "-shared", "-fPIC", cat("-DCODE=", code), at("ends.c"), "-o", at("libends.so")});
+    ASSERT_EQ(built.code, 0) << built.err;
+    const std::string why = cat("the model ended with exit code ", code);
+    ModelRun run = run_model(library, {}, 1);
+    EXPECT_EQ(run.error, why);
+    EXPECT_TRUE(run.has_failed && run.outputs.empty());
+    std::string error;
+    EXPECT_TRUE(outputs_of_steps(library, {}, 1, {{0, 0, output}}, error).empty());
+    EXPECT_EQ(error, why);
+    EXPECT_TRUE(time_steps(library, {}, 1, 0, error).empty());
+    EXPECT_EQ(error, why);
+  }
+}
+
 // As strict as users may be, from C, with two contexts at once.
 TEST(CompileModel, AStrictCProgramRunsIt) {
   Layers net = layers(3);
