@@ -280,13 +280,19 @@ bool Replacement::is_elementwise(const OperatorCall& call, const std::vector<Val
   for (ValueId operand : operands) {
     if (builder_.type(operand).shape.size() > shape.size()) shape = builder_.type(operand).shape;
   }
-  GraphBuilder alone("alone");
-  std::vector<ValueId> inputs;
-  for (ValueId operand : operands) inputs.push_back(alone.input("x", {builder_.type(operand).dtype, shape}));
-  std::string error;
-  if (!alone.add(call.op, arguments, inputs, "y", error)) return false;
-  Graph graph = alone.finish();
-  return form_of(graph, graph.nodes[0]).is_elementwise;
+  for (bool keeps_scalars : {true, false}) {  // some operators take nothing else, others no scalars
+    GraphBuilder alone("alone");
+    std::vector<ValueId> inputs;
+    for (ValueId operand : operands) {
+      const OperandType& own = builder_.type(operand);
+      inputs.push_back(alone.input("x", {own.dtype, keeps_scalars && own.shape.empty() ? own.shape : shape}));
+    }
+    std::string error;
+    if (!alone.add(call.op, arguments, inputs, "y", error)) continue;
+    Graph graph = alone.finish();
+    return form_of(graph, graph.nodes[0]).is_elementwise;
+  }
+  return false;
 }
 
 // A reduction whose dimensions stay, with extent 1.

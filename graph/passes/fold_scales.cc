@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "graph/passes/passes.h"
@@ -51,16 +53,26 @@ class FoldScales {
       const std::optional<Scaled>& before = scaled_[node.inputs[n]];
       std::optional<std::vector<double>> numbers = per_channel(node.inputs[1 - n]);
       if (!before || !numbers || uses_[node.inputs[n]] != 1) continue;
-      if (is_quotient && std::ranges::count(*numbers, 0) > 0) continue;
       Scaled after = *before;
       for (std::size_t c = 0; c < numbers->size(); ++c) {
         double number = is_quotient ? 1 / (*numbers)[c] : (*numbers)[c];
         if (is_product) after.scale[c] *= number;
         after.shift[c] = is_product ? after.shift[c] * number : after.shift[c] + (node.op == "add" ? number : -number);
       }
-      return after;
+      if (is_finite(after)) return after;
     }
     return std::nullopt;
+  }
+
+  // Are the weights with these scales, and the shifts, numbers in f32?
+  bool is_finite(const Scaled& scaled) const {
+    auto is_number = [](double x) { return std::abs(x) <= std::numeric_limits<float>::max(); };
+    const HostArray& weights = *graph_.values[scaled.conv->inputs[1]].data;
+    i64 of_a_channel = weights.elements() / std::ssize(scaled.scale);
+    for (i64 i = 0; i < weights.elements(); ++i) {
+      if (!is_number(weights.get(i) * scaled.scale[static_cast<std::size_t>(i / of_a_channel)])) return false;
+    }
+    return std::ranges::all_of(scaled.shift, is_number);
   }
 
   // The numbers of a constant that is the same at all places of a channel: one that is broadcast, or as a whole.

@@ -218,6 +218,27 @@ TEST(FoldScales, OtherQuotientsStay) {
   EXPECT_EQ(std::ranges::count(ops, "divide"), 2) << to_string(folded);
 }
 
+// The results may be finite all the same.
+TEST(FoldScales, WeightsAndShiftsStayFinite) {
+  auto ops_with = [](const std::string& op, double weight, double number, double shift = 0) {
+    Builder b;
+    Ints shape{1, 3, 4, 4};
+    auto filled = [&](const Ints& of, double value) {
+      HostArray array = HostArray::zeros(DType::F32, of);
+      for (i64 i = 0; i < array.elements(); ++i) array.set(i, value);
+      return b.builder.constant("c", std::move(array));
+    };
+    ValueId y = b.conv(b.input({1, 2, 4, 4}), filled({3, 2, 3, 3}, weight));
+    if (shift != 0) y = b.add("add", {}, {y, b.spread(filled({3, 1, 1}, shift), shape)});
+    return ops_of(fold_scales(b.finish(b.add(op, {}, {y, b.spread(filled({3, 1, 1}, number), shape)}))));
+  };
+  EXPECT_EQ(std::ranges::count(ops_with("divide", 1, 1e-39), "divide"), 1);
+  EXPECT_EQ(std::ranges::count(ops_with("divide", 1, 1e-30), "divide"), 0);
+  EXPECT_EQ(std::ranges::count(ops_with("multiply", 1e20, 1e20), "multiply"), 1);
+  EXPECT_EQ(std::ranges::count(ops_with("multiply", 1e-20, 1e20), "multiply"), 0);
+  EXPECT_EQ(std::ranges::count(ops_with("multiply", 1, 1e20, 1e20), "multiply"), 1);
+}
+
 // What somebody else reads, too, must stay as it is.
 TEST(FoldScales, AConvolutionWithAnotherReaderKeepsItsWeights) {
   Builder b;

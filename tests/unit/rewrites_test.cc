@@ -179,6 +179,17 @@ TEST(Rewrites, ActivationsHaveNoDivisionsByConstants) {
   }
 }
 
+// A gate of channels is smaller than what it is multiplied with; the limits of a clamp are scalars.
+TEST(Rewrites, AHardGateOfChannelsHasNoDivision) {
+  Builder b;
+  Ints shape{1, 8, 5, 5};
+  ValueId gate = b.add("clamp", {}, {b.input({1, 8, 1, 1}), b.number(0, {}), b.number(6, {})});
+  ValueId y = b.add("multiply", {}, {b.builder.input("y", {DType::F32, shape}), b.spread(gate, shape)});
+  std::vector<std::string> ops = b.rewritten(b.add("divide", {}, {y, b.number(6, shape)}));
+  EXPECT_EQ(std::ranges::count(ops, "divide"), 0) << join(ops, " ");
+  EXPECT_EQ(std::ranges::count(ops, "multiply"), 2) << join(ops, " ");
+}
+
 // A product with 1 between a product of matrices and what follows would keep the two apart.
 TEST(Rewrites, WhatChangesNothingGoesAway) {
   Builder b;
