@@ -172,9 +172,8 @@ int check_entries(const CheckChoices& choices, const std::vector<OpenedModel>& m
   if (models[0].precision != DType::F32) report["accuracy"] = boost::json::array();
   int code = Ok;
   for (std::size_t i = 0; i < models.size(); ++i) {
-    if (stop_wanted) return Interrupted;
-    int own = EntryCheck(choices, models[i], plan, (*entries)[i], labels[i], report).run();
-    if (code == Ok || own == WrongResults || own == Interrupted) code = own;
+    if (stop_wanted) return worse_code(code, Interrupted);
+    code = worse_code(code, EntryCheck(choices, models[i], plan, (*entries)[i], labels[i], report).run());
   }
   return code;
 }
@@ -184,7 +183,6 @@ int check_by_emulation(const CheckChoices& choices, const OpenedModel& model, co
                        boost::json::object& report) {
   std::vector<EmulationVerdict> verdicts =
       emulate_kernels(plan, model.tasks, host_target().threads, [] { return stop_wanted.load(); });
-  if (stop_wanted) return Interrupted;
   boost::json::array kernels;
   std::size_t right = 0, wrong = 0;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
@@ -196,13 +194,13 @@ int check_by_emulation(const CheckChoices& choices, const OpenedModel& model, co
                                      : is_wrong ? "wrong"
                                                 : "not checked"},
                        {"message", verdict.message}});
-    if (!is_right)
+    if (is_wrong || (!is_right && !stop_wanted))
       say(cat(plan.tasks[i].name,
               is_wrong ? ": WRONG in the emulator: " : ": not checked in the emulator: ", verdict.message));
   }
   if (!choices.is_json) fmt::print("checked {} of {} kernels in the emulator\n", right, verdicts.size());
   report["emulation"] = std::move(kernels);
-  return wrong > 0 ? WrongResults : Ok;
+  return worse_code(wrong > 0 ? WrongResults : Ok, stop_wanted ? Interrupted : Ok);
 }
 
 }  // namespace

@@ -16,6 +16,15 @@ enum ExitCode : int {
   Interrupted = 130,  // Ctrl-C; everything measured is stored
 };
 
+// Of two parts of a command: a wrong result counts more than Ctrl-C, and that more than another code, of which the
+// first one counts.
+constexpr int worse_code(int first, int second) {
+  for (int code : {static_cast<int>(WrongResults), static_cast<int>(Interrupted)}) {
+    if (first == code || second == code) return code;
+  }
+  return first != Ok ? first : second;
+}
+
 // count, words: the command line from the subcommand's name on, as main() gets it.
 int run_tune(int count, char** words);
 int run_replay(int count, char** words);
