@@ -162,10 +162,30 @@ void shrink(NodeImport& node) {
   node.result(0, node.add("where", {}, {is_low, node.add("add", {}, {x, bias}), high}));
 }
 
+// Of integers, by an exponent of 0 to 3 that all elements have; nothing for others.
+std::optional<ValueId> small_power(NodeImport& node, ValueId x, ValueId exponent) {
+  const HostArray* data = node.data(exponent);
+  std::vector<i64> shape = common_shape({node.shape(x), node.shape(exponent)});
+  if (!data || std::ranges::count(shape, 0) > 0) return std::nullopt;
+  double e = data->get(0);
+  for (i64 i = 1; i < data->elements(); ++i) {
+    if (data->get(i) != e) return std::nullopt;
+  }
+  if (e < 0 || e > 3) return std::nullopt;
+  x = node.broadcast(x, shape);
+  if (e == 0) return node.number(1, x);
+  ValueId made = x;
+  for (int n = 1; n < static_cast<int>(e); ++n) made = node.add("multiply", {}, {made, x});
+  return made;
+}
+
 void power(NodeImport& node) {
   ValueId a = node.input(0), b = second_operand(node, a);
   if (node.dtype(a) == node.dtype(b) && is_float(node.dtype(a))) return node.result(0, combined(node, "power", a, b));
-  if (is_int(node.dtype(a)) && is_int(node.dtype(b))) return node.result(0, combined(node, "integer_power", a, b));
+  if (is_int(node.dtype(a)) && is_int(node.dtype(b))) {
+    std::optional<ValueId> made = small_power(node, a, b);
+    return node.result(0, made ? *made : combined(node, "integer_power", a, b));
+  }
   DType wide = node.dtype(a) == DType::F64 ? DType::F64 : DType::F32;
   ValueId made = combined(node, "power", node.cast(a, wide), node.cast(b, wide));
   node.result(0, node.cast(made, node.dtype(a)));

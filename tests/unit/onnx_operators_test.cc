@@ -435,10 +435,31 @@ TEST_F(OnnxOperators, PowersOfIntegersAreExact) {
         {1162261467, 1977326743, -5559060566555523, 4052555153018976267, i64{1} << 62, -9223372036854775807 - 1});
   check(DType::I64, DType::I32, {15, 1, -1, -1, 0, 2}, {16, 100, 100, 101, 100, 100},
         {6568408355712890625, 1, 1, -1, 0, 0});
+  // They wrap from exponent 64 on, too: python3 -c "print(pow(3, 64, 2**64))".
+  check(DType::I64, DType::I64, {3, -7, 3, 6, 3037000501}, {64, 1000001, 4611686018427387904, 64, 2},
+        {8733086111712066817, -7991162334936828423, 1, 0, -9223372030635300615});
+  check(DType::I32, DType::I64, {7, -3, 2}, {101, 65, 64}, {-1399408473, -1820079875, 0});
   // NumPy refuses these.
   check(DType::I32, DType::I64, {1, -1, -1, 2, 0}, {-3, -3, -4, -1, -1}, {1, -1, 1, 0, 0});
   check(DType::I8, DType::U8, {-5, 2, 3}, {3, 7, 4}, {-125, -128, 81});
   check(DType::U8, DType::I8, {3, 2, 255}, {5, 7, -1}, {243, 128, 0});
+}
+
+// Small ones that the graph knows cost no more than the product.
+TEST_F(OnnxOperators, SmallConstantPowersOfIntegersAreProducts) {
+  for (double exponent : {0, 1, 2, 3}) {
+    const Call call{"Pow", 17, "", {typed(DType::I64, {2, 3}, {0, 1, -2, 3, -4, 5}), known({exponent})}};
+    auto made = imported(call);
+    const Graph* graph = std::get_if<Graph>(&made);
+    ASSERT_TRUE(graph);
+    auto count = [&](const char* op) { return std::ranges::count(graph->nodes, op, &graph::Node::op); };
+    EXPECT_EQ(count("multiply"), exponent == 3 ? 2 : exponent == 2);
+    EXPECT_EQ(count("integer_power"), 0);
+    std::vector<HostArray> found = results(call);
+    ASSERT_EQ(found.size(), 1u);
+    ASSERT_EQ(found[0].shape, (std::vector<i64>{2, 3}));
+    for (i64 i = 0; i < 6; ++i) EXPECT_EQ(found[0].get(i), std::pow(call.operands[0].data.get(i), exponent));
+  }
 }
 
 // A NaN is more than every number, and takes the place of none of them.
