@@ -19,9 +19,9 @@ enum ExitCode : int {
 // Of two parts of a command: a wrong result counts more than Ctrl-C, and that more than another code, of which the
 // first one counts.
 constexpr int worse_code(int first, int second) {
-  for (int code : {static_cast<int>(WrongResults), static_cast<int>(Interrupted)}) {
-    if (first == code || second == code) return code;
-  }
+  auto is_one = [&](int code) { return first == code || second == code; };
+  if (is_one(WrongResults)) return WrongResults;
+  if (is_one(Interrupted)) return Interrupted;
   return first != Ok ? first : second;
 }
 
