@@ -118,11 +118,12 @@ class EntryCheck {
                                              {"cosine", json_number(step.found.cosine)},
                                              {"wrong", step.is_wrong}});
     }
-    if (worst && !choices_.is_json)
+    if (worst && !check->is_stopped && !choices_.is_json)
       fmt::print("checked {}{} steps, each on what those before it gave: relative error {:.2g} at most, in {}{}\n",
                  where_, check->steps.size(), worst->found.relative, worst->kernel, wrong > 0 ? ": WRONG" : "");
     if (!check->is_whole_same) say(cat(where_, "the library gives something else than its kernels in order"));
-    return wrong > 0 || !check->is_whole_same ? WrongResults : Ok;
+    int code = wrong > 0 || !check->is_whole_same ? WrongResults : Ok;
+    return check->is_stopped ? worse_code(code, Interrupted) : code;
   }
 
   // Steps on a device cannot be had one by one, so all of its roundings add up.

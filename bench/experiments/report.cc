@@ -124,7 +124,8 @@ std::vector<std::string> row_of(const Arm& arm, const Total& total) {
 // The cells of one arm, with what they say.
 struct ArmCells {
   std::vector<std::pair<const Cell*, Summary>> cells;
-  std::vector<std::string> lacking;  // names of tasks
+  std::vector<std::string> lacking;  // tasks on which it has nothing to compare
+  std::vector<std::string> failed;   // of them those on which all its trials failed
 
   bool has_any() const { return lacking.size() < cells.size(); }
 };
@@ -134,7 +135,10 @@ ArmCells cells_of(const Arm& arm, const std::vector<Cell>& cells) {
   for (const Cell& cell : cells) {
     if (cell.arm != &arm || !has_run(cell)) continue;
     out.cells.emplace_back(&cell, summarize(cell, fastest(cells, cell)));
-    if (!is_compared(out.cells.back().second)) out.lacking.push_back(cell.task->name);
+    const Summary& summary = out.cells.back().second;
+    if (is_compared(summary)) continue;
+    out.lacking.push_back(cell.task->name);
+    if (summary.best.median == 0) out.failed.push_back(cell.task->name);
   }
   return out;
 }
@@ -192,7 +196,9 @@ std::string print_arms(const std::vector<Cell>& cells, const std::vector<Arm>& a
   for (const Arm& arm : arms) {
     const ArmCells& own = of_arms.emplace_back(cells_of(arm, cells));
     if (own.has_any()) left_out.insert(own.lacking.begin(), own.lacking.end());
-    if (!own.lacking.empty()) lacking += cat(arm.name, ": nothing to compare on ", join(own.lacking, ", "), "\n");
+    if (own.lacking.empty()) continue;
+    const std::string failed = own.failed.empty() ? "" : cat("; all trials failed on ", join(own.failed, ", "));
+    lacking += cat(arm.name, ": nothing to compare on ", join(own.lacking, ", "), failed, "\n");
   }
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < arms.size(); ++i)

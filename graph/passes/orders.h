@@ -10,6 +10,7 @@ std::vector<i64> in_order(const std::vector<i64>& values, const std::vector<i64>
 // The order that undoes it.
 std::vector<i64> inverse(const std::vector<i64>& order);
 
+// The elements in that order.
 HostArray transposed(const HostArray& array, const std::vector<i64>& order);
 // The elements of a value of the new graph with another shape, and then in another order. Those of a constant are moved
 // here, however many they are: as nodes they would be moved in every run.

@@ -373,7 +373,8 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
   i64 bytes = static_cast<i64>(sizeof out.on_device + sizeof out.create_seconds);
   for (const KernelArgument& output : model.outputs) bytes += output.bytes;
   out.error = problem_of(answer, bytes);
-  out.has_failed = !out.error.empty() && answer.not_started.empty() && answer.exit_code != kNotLoaded;
+  bool is_missing = answer.exit_code == kNotLoaded && !answer.text.empty();  // as it says itself
+  out.has_failed = !out.error.empty() && answer.not_started.empty() && !is_missing;
   if (!out.error.empty()) return out;
   const std::string& text = answer.text;
   std::size_t at = 0;

@@ -48,8 +48,8 @@ struct ModelRun {
   std::vector<double> seconds;             // of calls behind the first one
   std::optional<DeviceSeconds> on_device;  // of libraries for devices
   std::string error;                       // why there are no outputs
-  bool has_failed =
-      false;  // because the model crashed, ended its process or said that it failed; else it was not there
+  // There are none because the model crashed, ended its process or said that it failed; else it was not there.
+  bool has_failed = false;
 };
 
 // Calls the model once, and then again for about `seconds`, of which a device is timed in the second half. `inputs`: an

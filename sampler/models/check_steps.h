@@ -23,11 +23,12 @@ struct StepCheck {
   std::vector<StepDifference> steps;  // in the order in which they run
   // Does the library as a whole give what its steps give one after the other?
   bool is_whole_same = true;
+  bool is_stopped = false;  // `stop` was true before all were compared
 };
 
 // Of an entry of a library that was made by `plan`, not for a device. `graph`: what was compiled; `outputs`: what the
-// library as a whole gave for these inputs. Nothing, and why in `error`, if either cannot be run, or if `stop`, which
-// is asked before each node, was true.
+// library as a whole gave for these inputs. Nothing, and why in `error`, if either cannot be run. `stop` is asked
+// before each node; what was compared until it is true is there.
 std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
                                      const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
                                      const std::vector<HostArray>& outputs, std::string& error,

@@ -34,6 +34,7 @@ std::optional<std::string> read_global_model(const std::string& name, const std:
     return error = cat("cannot read ", path, near.empty() ? "" : cat("; did you mean `", near, "`?")), std::nullopt;
   }
   std::optional<ModelHeader> header = model_header(*bytes);
+  if (header && !header->is_readable()) header.reset();  // open_model() says so
   if (header && !learns(header->kind))
     return error = cat(path, ": a `", header->kind, "` model has learned nothing"), std::nullopt;
   if (header && feature_kind_of(header->kind) != feature_kind_of(cost_model))

@@ -596,7 +596,7 @@ TEST_F(Experiments, MeansAreOverTheTasksThatAllArmsHave) {
                              {&other, 2e9, &arms[1], {run, run}, {{no, no}, {kNever, kNever}}, true}};
   testing::internal::CaptureStdout();
   const std::string lacking = print_arms(cells, arms), printed = testing::internal::GetCapturedStdout();
-  EXPECT_EQ(lacking, "b: nothing to compare on other\nnone: nothing to compare on mm\n");
+  EXPECT_EQ(lacking, "b: nothing to compare on other; all trials failed on other\nnone: nothing to compare on mm\n");
   auto row = [&](const std::string& arm) {
     std::vector<std::string> words;
     for (const std::string& line : split(printed, '\n'))
