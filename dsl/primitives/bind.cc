@@ -39,4 +39,4 @@ static Result<Unit> apply(State& state, LoopId id, Str thread) {
   return Unit{};
 }
 
-REGISTER(bind, "The loop's iterations run on an axis of the device's grid.", .keeps_loops = true)
+REGISTER(bind, "The loop's iterations run on an axis of the device's grid.", .keeps_loops = true, .binds_axis = true)

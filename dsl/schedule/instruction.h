@@ -116,6 +116,7 @@ struct Meaning {
   bool picks = false;            // the result is one of arguments[0], the index arguments[1] says which
   bool keeps_loops = false;      // all loops stay where they are
   bool is_parallel = false;      // workers share the iterations of a loop
+  bool binds_axis = false;       // iterations of a loop run on an axis of a device's grid
   bool starts_postproc = false;  // what follows is postprocessing
 };
 

@@ -1,7 +1,6 @@
 #include "sampler/strategies/reference_mutators.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace tw {
 namespace {
@@ -17,7 +16,7 @@ constexpr Weighed kMutators[] = {
 }  // namespace
 
 bool draws_as_reference(const Trace& trace) {
-  auto binds = [](const Instruction& instruction) { return std::string_view(instruction.kind->name) == "bind"; };
+  auto binds = [](const Instruction& instruction) { return instruction.kind->meaning.binds_axis; };
   if (std::ranges::any_of(trace.instructions(), binds)) return false;
   auto sets_mark = [](const Meaning& of) { return of.mark == Meaning::Mark::Set; };
   std::size_t shapes = samples_that_draw(trace, Meaning::Draws::Divisors).size() +
