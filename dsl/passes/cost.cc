@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
-#include "dsl/analysis/affine.h"
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/walk.h"
 
@@ -33,52 +31,11 @@ int widest_value(const Expr* e) {
   return bytes;
 }
 
-// Are these lanes that vectorize_loops leaves out? No code asks which they are.
-bool is_mask_known(const Expr* condition) {
-  bool is_known = condition->type.lanes > 1;
-  for_each<Var>(condition, [&](const Var*) { is_known = false; });
-  for_each<Load>(condition, [&](const Load*) { is_known = false; });
-  return is_known;
-}
-
 // Such a loop has no vector form.
 bool is_tested_by_lane(const For* loop) {
   bool found = false;
   for_each<If>(loop->body, [&](const If* branch) { found |= uses(branch->condition, loop->var); });
   return found;
-}
-
-// Of how many elements all vectors along the loop's variable begin at a multiple, and have as many: of a row of
-// registers, which is filled up with lanes, or of one that ends with its elements.
-i64 row_of(const Buffer* buffer, Array<const Expr*> indices, const Var* var) {
-  i64 row = 0;
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    if (!uses(indices[d], var)) continue;
-    std::optional<LinearForm> index = linear_form(indices[d]);
-    if (d + 1 < indices.size() || !index || index->coefficient(var) != 1) return 1;
-    row = buffer->scope == Scope::Register ? 0 : buffer->shape[d];
-    row = std::gcd(row, index->constant);
-    for (const auto& [other, coefficient] : index->terms) {
-      if (other != var) row = std::gcd(row, coefficient);
-    }
-  }
-  return row;
-}
-
-// The same of all that a vectorized loop reads and writes, as vectors_in() takes it.
-i64 row_of(const For* loop, const LoweringOptions& options) {
-  if (options.has_lane_masks) return 0;
-  if (options.is_device || find_annotation(loop->annotations, "horizontal")) return 1;
-  i64 row = 0;
-  for_each<Store>(loop->body, [&](const Store* store) {
-    for (const StoreTarget& target : store->targets) {
-      bool is_register = target.buffer->scope == Scope::Register;
-      row = std::gcd(row, is_register ? row_of(target.buffer, target.indices, loop->var) : 1);
-    }
-  });
-  for_each<Load>(loop->body,
-                 [&](const Load* load) { row = std::gcd(row, row_of(load->buffer, load->indices, loop->var)); });
-  return row;
 }
 
 Cost times(Cost cost, i64 code, i64 executed) { return {cost.code * code, cost.executed * executed}; }
@@ -130,7 +87,7 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
   if (const Seq* seq = as<Seq>(stmt)) {
     for (const Stmt* child : seq->stmts) add(child);
   } else if (const If* branch = as<If>(stmt)) {
-    if (!is_mask_known(branch->condition)) total = {1, 1};
+    total = {1, 1};
     add(branch->then);
     if (branch->otherwise) add(branch->otherwise);
   } else if (const Alloc* alloc = as<Alloc>(stmt)) {
@@ -145,7 +102,7 @@ Cost cost_of(const Stmt* stmt, const LoweringOptions& options) {
     if (loop->loop_kind != LoopKind::Vectorize) return times(total, 1, loop->extent);
     if (is_tested_by_lane(loop) && !options.has_lane_masks)
       return times(total, selects_register(loop) ? loop->extent : 1, loop->extent);
-    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), row_of(loop, options));
+    i64 vectors = vectors_in(loop->extent, lanes_of(loop->body, options), options.has_lane_masks ? 0 : 1);
     return times(total, std::min(vectors, kUnrolledVectors + 4), vectors);
   }
   return total;

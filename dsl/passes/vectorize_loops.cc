@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
+#include <set>
 
 #include "dsl/analysis/simplify.h"
 #include "dsl/analysis/sum.h"
@@ -27,21 +27,15 @@ struct Chunk {
   int active;
 };
 
-// How the last vectors of a row of registers are written: in one way for all loops, so that no lane is read that was
-// not written, and a register is not read in parts.
-enum class LastVector : u8 {
-  Whole,   // all lanes
-  Masked,  // those that are meant; another vector uses the others
-  Narrow,  // somewhere not all lanes can be computed: narrower vectors
-};
-using LastVectors = std::map<const Buffer*, LastVector>;  // of those that are not Whole
+// Register buffers whose last vectors cannot have all lanes in some loop. All loops then take narrower ones, so that no
+// lane is read that was not written, and no register in parts.
+using NarrowBuffers = std::set<const Buffer*>;
 
 // The vector form of the body of one loop.
 class VectorBody {
  public:
-  // `last`: as far as it is known; what this loop needs is added to `needed`.
   VectorBody(Arena& arena, const For* loop, const Var* lane, const VarRanges& ranges, const RegisterUse& use,
-             const LastVectors& last, LastVectors& needed, Rest rest)
+             const NarrowBuffers& narrow, Rest rest)
       : arena_(arena),
         build_{arena},
         loop_(loop),
@@ -49,8 +43,7 @@ class VectorBody {
         lane_(lane),
         ranges_(ranges),
         use_(use),
-        last_(last),
-        needed_(needed),
+        narrow_(narrow),
         rest_(rest) {
     ranges_.set_extent(var_, loop->extent);
   }
@@ -122,8 +115,6 @@ class VectorBody {
     }
     for (const Chunk& chunk : chunks) {
       std::vector<const Stmt*> of_chunk;
-      bool is_partial = chunk.active < chunk.lanes;
-      is_masked_ = false;
       for (const Stmt* s : stores) {
         auto* one = static_cast<const Store*>(s);
         if (!is_uniform(one))
@@ -133,7 +124,7 @@ class VectorBody {
         else if (&chunk == &chunks[0])
           out.push_back(one);
       }
-      bool is_masked = is_partial && (rest_ == Rest::Masked || is_masked_);
+      bool is_masked = rest_ == Rest::Masked && chunk.active < chunk.lanes;
       if (!of_chunk.empty()) out.push_back(is_masked ? masked(of_chunk, chunk) : build_.seq(of_chunk));
     }
     return build_.seq(out);
@@ -203,8 +194,8 @@ class VectorBody {
     for (const StoreTarget& target : store->targets) {
       const Expr* index = expr(target.indices[0], chunk);
       if (!uses(target.indices[0], var_)) report_race(target.buffer);
-      if (!has_room(target.buffer, index, chunk)) fail(store);
-      if (computes_rest(chunk)) write_whole(store, target.buffer, index, chunk);
+      bool may_write_all = !computes_rest(chunk) || may_write(target.buffer, index, chunk);
+      if (!has_room(target.buffer, index, chunk) || !may_write_all) fail(store);
       targets.push_back({target.buffer, arena_.list<const Expr*>({as_address(index)})});
     }
     for (const Expr* value : store->values) values.push_back(wide(expr(value, chunk), chunk.lanes));
@@ -231,20 +222,11 @@ class VectorBody {
     return is_aligned;
   }
 
-  void write_whole(const Store* store, const Buffer* buffer, const Expr* index, const Chunk& chunk) {
+  // The other lanes may be written: nobody uses them.
+  bool may_write(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     const Ramp* ramp = as<Ramp>(index);
-    if (buffer->scope != Scope::Register || !ramp || is_narrow(buffer)) {
-      fail(store);
-      return;
-    }
-    bool is_shared = !use_.is_unused(buffer, ramp->base, chunk.active, chunk.lanes, ranges_);
-    if (is_shared) needed_.try_emplace(buffer, LastVector::Masked);
-    is_masked_ |= is_shared || last_.contains(buffer);
-  }
-
-  bool is_narrow(const Buffer* buffer) const {
-    auto known = last_.find(buffer);
-    return known != last_.end() && known->second == LastVector::Narrow;
+    return buffer->scope == Scope::Register && ramp && !narrow_.contains(buffer) &&
+           use_.is_unused(buffer, ramp->base, chunk.active, chunk.lanes, ranges_);
   }
 
   bool computes_rest(const Chunk& chunk) const { return rest_ == Rest::Computed && chunk.active < chunk.lanes; }
@@ -252,7 +234,7 @@ class VectorBody {
   // The lanes that nobody uses are read, too: from a buffer that has them, at once.
   bool may_read(const Buffer* buffer, const Expr* index, const Chunk& chunk) const {
     if (!computes_rest(chunk) || index->type.lanes == 1) return true;
-    if (buffer->scope == Scope::Register) return !is_narrow(buffer);
+    if (buffer->scope == Scope::Register) return !narrow_.contains(buffer);
     const Ramp* ramp = as<Ramp>(index);
     return ramp && is_constant(ramp->stride, 1) && (is_aligned(buffer, ramp) || lies_inside(buffer, ramp));
   }
@@ -400,25 +382,23 @@ class VectorBody {
   const Var *var_, *lane_;
   VarRanges ranges_;
   const RegisterUse& use_;
-  const LastVectors& last_;
-  LastVectors& needed_;
+  const NarrowBuffers& narrow_;
   Rest rest_;
-  bool is_masked_ = false;  // the stores of the chunk at hand
-  int tests_ = 0;           // around the statement at hand, by lane
+  int tests_ = 0;  // around the statement at hand, by lane
   bool has_form_ = true;
   std::optional<Reject> race_;
 };
 
 class Vectorization {
  public:
-  Vectorization(Arena& arena, Program& program, const LoweringOptions& options, const LastVectors& last)
+  Vectorization(Arena& arena, Program& program, const LoweringOptions& options, const NarrowBuffers& narrow)
       : arena_(arena),
         build_{arena},
         options_(options),
         lane_(build_.var(program.next_var++, "lane")),
         use_(program.body),
-        last_(last),
-        needed_(last) {}
+        narrow_(narrow),
+        found_narrow_(narrow) {}
 
   const Stmt* stmt(const Stmt* s) {
     const For* loop = as<For>(s);
@@ -433,8 +413,8 @@ class Vectorization {
     return wanted ? vectorize(loop) : out;
   }
   const std::optional<Reject>& rejected() const { return rejected_; }
-  // As far as these loops show. They are right if it is what they began with.
-  const LastVectors& needed() const { return needed_; }
+  // Those given, and more that the loops show. The program is right if there are no more.
+  const NarrowBuffers& narrow() const { return found_narrow_; }
 
  private:
   const Stmt* vectorize(const For* loop) {
@@ -455,14 +435,14 @@ class Vectorization {
   void note_narrow(const For* loop) {
     for_each<Store>(loop->body, [&](const Store* store) {
       for (const StoreTarget& target : store->targets) {
-        if (target.buffer->scope == Scope::Register) needed_[target.buffer] = LastVector::Narrow;
+        if (target.buffer->scope == Scope::Register) found_narrow_.insert(target.buffer);
       }
     });
   }
 
   // Null if there is no such form.
   const Stmt* in_vectors(const For* loop, i64 lanes, Rest of_rest) {
-    VectorBody body(arena_, loop, lane_, ranges_, use_, last_, needed_, of_rest);
+    VectorBody body(arena_, loop, lane_, ranges_, use_, narrow_, of_rest);
     const Stmt* out = with_lanes(body, loop, lanes, of_rest);
     if (!body.has_form()) return nullptr;
     if (body.race() && !rejected_) rejected_ = body.race();
@@ -498,8 +478,8 @@ class Vectorization {
   const LoweringOptions& options_;
   const Var* lane_;
   const RegisterUse use_;
-  const LastVectors& last_;
-  LastVectors needed_;
+  const NarrowBuffers& narrow_;
+  NarrowBuffers found_narrow_;
   VarRanges ranges_;
   std::optional<Reject> rejected_;
 };
@@ -508,11 +488,11 @@ class Vectorization {
 
 Result<Program> vectorize_loops(Arena& arena, Program program, const LoweringOptions& options) {
   if (!program.body) return program;
-  for (LastVectors last;;) {
-    Vectorization vectorization(arena, program, options, last);
+  for (NarrowBuffers narrow;;) {
+    Vectorization vectorization(arena, program, options, narrow);
     const Stmt* body = vectorization.stmt(program.body);
-    if (vectorization.needed() != last) {
-      last = vectorization.needed();
+    if (vectorization.narrow() != narrow) {
+      narrow = vectorization.narrow();
       continue;
     }
     if (vectorization.rejected()) return *vectorization.rejected();
