@@ -24,8 +24,8 @@ struct KernelArgument {
   DType dtype = DType::F32;
   std::vector<i64> shape;  // row-major, dense
   i64 bytes = 0;
-  // Of a reference: values with which it reads nothing out of bounds. Of an input of a model: those that random
-  // integers are drawn from.
+  // The range of integers that tests may pass here: a reference then reads nothing out of bounds, and a model gets
+  // random inputs from it. Empty for floats.
   IndexRange indices = {};
 };
 

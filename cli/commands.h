@@ -16,8 +16,8 @@ enum ExitCode : int {
   Interrupted = 130,  // Ctrl-C; everything measured is stored
 };
 
-// Of two parts of a command: a wrong result counts more than Ctrl-C, and that more than another code, of which the
-// first one counts.
+// The exit code of a command with two parts. WrongResults wins over Interrupted, Interrupted over all others; of two
+// other failures the first one is returned.
 constexpr int worse_code(int first, int second) {
   auto is_one = [&](int code) { return first == code || second == code; };
   if (is_one(WrongResults)) return WrongResults;

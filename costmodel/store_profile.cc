@@ -71,7 +71,8 @@ class DistinctAddresses {
   std::size_t used_ = 0;
 };
 
-// Vectors that a tile of so many lanes has, on average over the tiles of all columns; `row` as in vectors_in().
+// How many vectors a tile is wide, on average over all tiles: the last one may have fewer columns. `row` is that of
+// vectors_in().
 double vectors_of(double lanes, double columns, double full, i64 row) {
   auto vectors = [&](double n) {
     return static_cast<double>(vectors_in(static_cast<i64>(n), static_cast<i64>(full), row));
@@ -80,7 +81,7 @@ double vectors_of(double lanes, double columns, double full, i64 row) {
   return columns > 0 ? ((tiles - 1) * vectors(lanes) + vectors(columns - (tiles - 1) * lanes)) / tiles : vectors(lanes);
 }
 
-// Elements of the rows that vectors read, as vectors_in() takes them.
+// The `row` of vectors_in() for this store: 1 where it writes to memory, else the length of the rows that it reads.
 i64 row_of(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
            const std::vector<BodyRole>& roles) {
   i64 row = 0;

@@ -89,7 +89,7 @@ class InputRanges {
     return uses.is_float ? IndexRange{-8, 8} : IndexRange{-100, 101};
   }
 
-  // Of an operand that is an index; kAnywhere for others.
+  // How many values the operand may take as an index; kAnywhere if it is none.
   i64 places_of(const Node& node, std::size_t operand) const {
     if (operand == 0) return node.op == "one_hot" ? integer(node.arguments, "depth") : kAnywhere;
     auto axis = static_cast<std::size_t>(integer(node.arguments, "axis"));
@@ -125,7 +125,7 @@ class InputRanges {
     return is_above ? IndexRange{low + 1, high + 1} : IndexRange{low, high};
   }
 
-  // Of indices that have several positions, one for each of these dimensions.
+  // The smallest of the dimensions that an index with several coordinates looks up.
   i64 least_place(const Node& node) const {
     const std::vector<i64>& extents = shape(node, 0);
     i64 first = integer(node.arguments, "batch"), least = kAnywhere;

@@ -404,38 +404,41 @@ constexpr const char* kOneArm =
     "title: a\nlist: list.yaml\ntrials: 8\nseeds: 2\narms:\n"
     "  - {name: plain, search: {strategy: random}}\n";
 
+// An experiment with one arm on one task.
+class OneArm : public Experiments {
+ protected:
+  OneArm() : path_(file("e.yaml", kOneArm)), stored_(folder_.path() + "/e.results.csv") { file("list.yaml", kList); }
+  // What the last run says of the arm, by column.
+  std::map<std::string, std::string> line() const {
+    return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,");
+  }
+  std::string path_, stored_;
+  std::atomic<bool> stop_{false};
+  SimulatedMeasurer measurer_;
+};
+
 // A replay has the seconds of the run that measured; without them it has none, for its own are no search's.
-TEST_F(Experiments, SecondsAreThoseOfTheSearchThatMeasured) {
-  file("list.yaml", kList);
-  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
-  std::atomic<bool> stop{false};
-  SimulatedMeasurer measurer;
-  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
-  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+TEST_F(OneArm, SecondsAreThoseOfTheSearchThatMeasured) {
+  ASSERT_EQ(run_experiment(path_, {.output = folder_.path()}, &measurer_, stop_), Reached);
   EXPECT_EQ(line()["seeds"], "2");
   EXPECT_GT(std::stod(line()["tuning_seconds"]), 0);
   EXPECT_GE(std::stod(line()["tuning_seconds"]), std::stod(line()["search_seconds"]));
   EXPECT_GT(std::stod(line()["measured"]), 0);
   std::string others;
-  for (const std::string& each : split(test::read_file(stored), '\n'))
+  for (const std::string& each : split(test::read_file(stored_), '\n'))
     if (each.find(",took,") == std::string::npos) others += each + "\n";
   file("e.results.csv", others);
-  ASSERT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), Reached);
+  ASSERT_EQ(run_experiment(path_, {.output = folder_.path(), .replay = true}, nullptr, stop_), Reached);
   for (const char* column : {"tuning_seconds", "search_seconds", "training_seconds", "measured"})
     EXPECT_EQ(line()[column], "") << column;
 }
 
 // Where programs of a task were measured in turn, one without such a time counts in no median.
-TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
-  file("list.yaml", kList);
-  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
-  std::atomic<bool> stop{false};
-  SimulatedMeasurer measurer;
-  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
-  ASSERT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached);
+TEST_F(OneArm, TimesOfSearchesAndTimesInTurnAreNotMixed) {
+  ASSERT_EQ(run_experiment(path_, {.output = folder_.path()}, &measurer_, stop_), Reached);
   EXPECT_EQ(line()["in_turn"], "0") << "this measurer has no ratios";
   EXPECT_NE(line()["gflops"], "");
-  const std::string results = test::read_file(stored);
+  const std::string results = test::read_file(stored_);
   auto replay_with = [&](const std::string& seconds, ExitCode code) {
     std::string in_turn;
     for (const std::string& each : split(results, '\n')) {
@@ -444,7 +447,7 @@ TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
         in_turn += cat(cells[0], ",", cells[1], ",", cells[2], ",in turn,", seconds, "\n");
     }
     file("e.results.csv", results + in_turn);
-    EXPECT_EQ(run_experiment(path, {.output = folder_.path(), .replay = true}, nullptr, stop), code);
+    EXPECT_EQ(run_experiment(path_, {.output = folder_.path(), .replay = true}, nullptr, stop_), code);
   };
   replay_with("0.5", Reached);
   EXPECT_EQ(line()["in_turn"], "2");
@@ -457,15 +460,10 @@ TEST_F(Experiments, TimesOfSearchesAndTimesInTurnAreNotMixed) {
 }
 
 // A run that measures a part of a search anew says little of all of it; one that measures nothing says nothing.
-TEST_F(Experiments, SecondsAreOfTheRunThatMeasuredMost) {
-  file("list.yaml", kList);
-  const std::string path = file("e.yaml", kOneArm), stored = folder_.path() + "/e.results.csv";
-  std::atomic<bool> stop{false};
-  SimulatedMeasurer measurer;
-  auto line = [&] { return fields(test::read_file(folder_.path() + "/e.summary.csv"), "mm,plain,"); };
-  auto run = [&] { EXPECT_EQ(run_experiment(path, {.output = folder_.path()}, &measurer, stop), Reached); };
+TEST_F(OneArm, SecondsAreOfTheRunThatMeasuredMost) {
+  auto run = [&] { EXPECT_EQ(run_experiment(path_, {.output = folder_.path()}, &measurer_, stop_), Reached); };
   run();
-  const std::string measured = line()["measured"], tuning = line()["tuning_seconds"], all = test::read_file(stored);
+  const std::string measured = line()["measured"], tuning = line()["tuning_seconds"], all = test::read_file(stored_);
   std::string fewer, no_seconds;
   int results = 0;
   for (const std::string& each : split(all, '\n')) {
@@ -481,7 +479,7 @@ TEST_F(Experiments, SecondsAreOfTheRunThatMeasuredMost) {
   file("e.results.csv", no_seconds);
   run();
   EXPECT_EQ(line()["tuning_seconds"], "");
-  EXPECT_EQ(test::read_file(stored), no_seconds);
+  EXPECT_EQ(test::read_file(stored_), no_seconds);
 }
 
 // They belong to what an arm does, not to its name.
