@@ -20,8 +20,8 @@ class JoinRows {
   Graph run() {
     for (const Node& node : graph_.nodes) {
       if (std::optional<ValueId> matrix = common_matrix(node)) {
-        rows_[node.outputs[0]] =
-            copy_.add("matmul", {}, {rows(node.inputs[0]), whole(*matrix)}, graph_.values[node.outputs[0]].name);
+        rows_[node.outputs[0]] = copy_.add("matmul", node.arguments, {rows(node.inputs[0]), whole(*matrix)},
+                                           graph_.values[node.outputs[0]].name);
       } else if (parts_rows(node)) {
         rows_[node.outputs[0]] = whole(node.inputs[0]);
       } else if (node.op == "reshape" && rows_[node.inputs[0]] && is_rows_of(node.outputs[0], node.inputs[0])) {
