@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kernel_abi.h"
+#include "dsl/base/check.h"
 #include "dsl/ir/walk.h"
 
 namespace tw::graph {
@@ -17,7 +18,29 @@ Part normal(Part part, i64 elements) {
   return part;
 }
 
+// Calls copy(place in the value, place in the memory, bytes) for each row; places are bytes.
+template <class Copy>
+void for_each_row(const HostArray& value, const HostArray& memory, const Part& part, Copy&& copy) {
+  i64 row = value.elements() / part.rows, bytes = bytes_of(value.dtype);
+  TW_CHECK(part.offset + (part.rows - 1) * part.pitch + row <= memory.elements(), "a part that is not inside");
+  for (i64 r = 0; r < part.rows; ++r) copy(r * row * bytes, (part.offset + r * part.pitch) * bytes, row * bytes);
+}
+
 }  // namespace
+
+HostArray read_part(const HostArray& memory, const Part& part, const OperandType& type) {
+  HostArray value = HostArray::zeros(type.dtype, type.shape);
+  for_each_row(value, memory, part, [&](i64 own, i64 there, i64 bytes) {
+    std::copy_n(memory.bytes.begin() + there, bytes, value.bytes.begin() + own);
+  });
+  return value;
+}
+
+void write_part(HostArray& memory, const Part& part, const HostArray& value) {
+  for_each_row(value, memory, part, [&](i64 own, i64 there, i64 bytes) {
+    std::copy_n(value.bytes.begin() + own, bytes, memory.bytes.begin() + there);
+  });
+}
 
 std::optional<Part> part_of_slice(const Graph& graph, const Node& slice) {
   const std::vector<i64>& shape = graph.values[slice.inputs[0]].type.shape;

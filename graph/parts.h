@@ -18,6 +18,10 @@ std::optional<Part> part_of_slice(const Graph& graph, const Node& slice);
 // Where operand `index` of a concatenation, which has elements, lies in the result.
 Part part_of_concat(const Graph& graph, const Node& concat, std::size_t index);
 
+// What a part of a memory holds, as one piece of this type, and a value that is put there.
+HostArray read_part(const HostArray& memory, const Part& part, const OperandType& type);
+void write_part(HostArray& memory, const Part& part, const HostArray& value);
+
 // A value of so many elements as a part of what `outer`, with so many elements, is a part of. Nothing if its rows do
 // not stay rows at one distance.
 std::optional<Part> composed(const Part& outer, i64 outer_elements, const Part& inner, i64 elements);

@@ -280,6 +280,16 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
   return out;
 }
 
+std::vector<i64> position_of(const std::vector<i64>& shape, i64 index) {
+  std::vector<i64> position(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) position[d] = index % shape[d];
+  return position;
+}
+
+std::string position_text(const std::vector<i64>& shape, i64 index) {
+  return cat("[", join(position_of(shape, index), ", "), "]");
+}
+
 std::string difference_text(const Comparison& found, i64 count, const std::string& position) {
   if (found.wrong == 0)
     return cat("all elements together are ", found.distance,

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/kernel.h"
 #include "dsl/base/arena.h"
@@ -61,6 +62,9 @@ u64 hash_of(std::string_view bytes, u64 seed);
 // The first element whose bytes are all `byte`, and the first that is no number; -1: there is none.
 i64 find_filled(const Elements& all, u8 byte);
 i64 find_not_a_number(const Elements& all);
+// The place of an element of a dense tensor: [3, 7] of element 3 * columns + 7.
+std::vector<i64> position_of(const std::vector<i64>& shape, i64 index);
+std::string position_text(const std::vector<i64>& shape, i64 index);
 // What is wrong with an output, in half a sentence; `position` is that of the first wrong element.
 std::string difference_text(const Comparison& found, i64 count, const std::string& position);
 

@@ -20,13 +20,6 @@ bool is_data(const KernelArgument& argument) {
   return argument.role == ArgumentRole::Input || argument.role == ArgumentRole::Constant;
 }
 
-// "[3, 7]" of element 3 * columns + 7.
-std::string position_text(const std::vector<i64>& shape, i64 index) {
-  std::vector<i64> position(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) position[d] = index % shape[d];
-  return cat("[", join(position, ", "), "]");
-}
-
 TaskFailure no_memory_for(const std::string& name, i64 bytes) {
   return {MeasureStatus::OutOfMemory, cat("there is no memory for `", name, "` with ", bytes, " bytes")};
 }

@@ -2,87 +2,40 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "backends/backend.h"
 #include "dsl/base/text.h"
 #include "dsl/passes/widen.h"
 #include "graph/input_ranges.h"
 #include "runtime/export/model_library.h"
-#include "runtime/measure/aligned_bytes.h"
-#include "runtime/measure/object_loader.h"
-#include "runtime/measure/thread_pool.h"
+#include "sampler/models/reference_runner.h"
 #include "sampler/search/reference.h"
 #include "sampler/search/trial.h"
 
 namespace tw {
 namespace {
 
-// Runs the programs of nodes on all cores.
-class ReferenceRunner {
- public:
-  explicit ReferenceRunner(LlvmCompiler compiler)
-      : compiler_(std::move(compiler)), pool_(tw_pool_create(host_target().threads, nullptr)) {}
-  ~ReferenceRunner() { tw_pool_destroy(pool_); }
-  ReferenceRunner(const ReferenceRunner&) = delete;
-
-  std::optional<std::vector<HostArray>> run(const Program& program, const std::vector<const HostArray*>& operands,
-                                            std::string& error) {
-    Arena arena(1 << 18);
-    Schedule schedule = reference_schedule(widen_to_f64(arena, program));
-    BuiltKernel built = build_kernel(schedule.program(), host_target(), compiler_);
-    if (!built.kernel) return error = built.problem, std::nullopt;
-    LoadedObject object = load_object(built.kernel->code, error);
-    if (!error.empty()) return std::nullopt;
-    const KernelManifest& manifest = built.kernel->manifest;
-    std::vector<AlignedBytes> memory;
-    std::vector<void*> buffers;
-    std::size_t next = 0;
-    for (const KernelArgument& argument : manifest.run) {
-      memory.emplace_back(argument.bytes);
-      buffers.push_back(memory.back().get());
-      if (!buffers.back()) return error = "there is not enough memory", std::nullopt;
-      if (argument.role != ArgumentRole::Output)
-        std::memcpy(buffers.back(), operands[next]->bytes.data(), operands[next]->bytes.size()), ++next;
+// The outputs of a node's program, computed in f64 and rounded to its types.
+std::optional<std::vector<HostArray>> results_of(ReferenceRunner& runner, const Program& program,
+                                                 const std::vector<const HostArray*>& operands, std::string& error) {
+  Arena arena(1 << 18);
+  Schedule schedule = reference_schedule(widen_to_f64(arena, program));
+  BuiltKernel built = build_kernel(schedule.program(), host_target(), runner.compiler());
+  if (!built.kernel) return error = built.problem, std::nullopt;
+  std::optional<ReferenceRunner::Results> results = runner.run(*built.kernel, operands, error);
+  if (!results) return std::nullopt;
+  std::vector<HostArray> out;
+  for (const Param& param : program.params) {
+    if (param.role != Role::Output) continue;
+    HostArray& wide = results->find(param.buffer->name)->second;
+    if (wide.dtype == param.buffer->dtype) {
+      out.push_back(std::move(wide));
+      continue;
     }
-    AlignedBytes scratch(manifest.scratch_bytes(host_target().threads));
-    if (!scratch.get()) return error = "there is not enough memory", std::nullopt;
-    if (object.run(manifest.symbol)(buffers.data(), scratch.get(), pool_ ? tw_pool_run : nullptr, pool_) != 0)
-      return error = "its reference kernel failed", std::nullopt;
-    return results(program, manifest, buffers);
+    out.push_back(HostArray::zeros(param.buffer->dtype, wide.shape));
+    for (i64 e = 0; e < wide.elements(); ++e) out.back().set(e, wide.get(e));
   }
-
- private:
-  // Rounded to the types of the program.
-  static std::vector<HostArray> results(const Program& program, const KernelManifest& manifest,
-                                        const std::vector<void*>& buffers) {
-    std::vector<HostArray> out;
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      const KernelArgument& argument = manifest.run[i];
-      if (argument.role != ArgumentRole::Output) continue;
-      HostArray wide = HostArray::zeros(argument.dtype, argument.shape);
-      std::memcpy(wide.bytes.data(), buffers[i], wide.bytes.size());
-      DType type = output_type(program, out.size());
-      if (type == argument.dtype) {
-        out.push_back(std::move(wide));
-        continue;
-      }
-      HostArray narrow = HostArray::zeros(type, argument.shape);
-      for (i64 e = 0; e < wide.elements(); ++e) narrow.set(e, wide.get(e));
-      out.push_back(std::move(narrow));
-    }
-    return out;
-  }
-  static DType output_type(const Program& program, std::size_t index) {
-    for (const Param& param : program.params) {
-      if (param.role == Role::Output && index-- == 0) return param.buffer->dtype;
-    }
-    return DType::F32;
-  }
-
-  LlvmCompiler compiler_;
-  tw_pool* pool_;
-};
+  return out;
+}
 
 }  // namespace
 
@@ -93,9 +46,8 @@ std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed) {
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,
                                                         std::string& error, const OnMade& on_made,
                                                         const std::function<bool()>& stop) {
-  Result<LlvmCompiler> compiler = LlvmCompiler::create(codegen_target(host_target()));
-  if (!compiler) return error = to_string(compiler.rejected()), std::nullopt;
-  ReferenceRunner runner(std::move(*compiler));
+  std::unique_ptr<ReferenceRunner> runner = ReferenceRunner::create(error);
+  if (!runner) return std::nullopt;
   std::vector<std::optional<HostArray>> made(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) made[graph.inputs[i]] = inputs[i];
   auto array_of = [&](graph::ValueId value) {
@@ -112,7 +64,7 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
     for (graph::ValueId input : node.inputs) operands.push_back(array_of(input));
     std::optional<OwnedProgram> program = graph::program_of(graph, node, error);
     std::optional<std::vector<HostArray>> results =
-        program ? runner.run(program->program, operands, error) : std::nullopt;
+        program ? results_of(*runner, program->program, operands, error) : std::nullopt;
     if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (on_made) on_made(node.outputs[i], (*results)[i]);

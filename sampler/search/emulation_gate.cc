@@ -210,10 +210,6 @@ struct Written {
   HostArray actual, expected, variances;  // without a shape; variances: empty, or one for each element
 };
 
-Elements elements_in(const HostArray& array) {
-  return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
-}
-
 // Calls visit(position) for each element that was written.
 template <class Visit>
 void for_each_written(const std::string& writers, Visit&& visit) {
@@ -394,9 +390,8 @@ EmulationVerdict EmulationGate::compare(const NamedArrays& arrays, const Emulati
                                         variance == buffers.end() ? nullptr : variance->second, writers, sampled)
                        : written_part(*arguments[i], reference->second,
                                       its_variances == expected_.end() ? nullptr : &its_variances->second, writers);
-    const double* variances =
-        part.variances.bytes.empty() ? nullptr : reinterpret_cast<const double*>(part.variances.bytes.data());
-    Comparison result = tw::compare(elements_in(part.actual), elements_in(part.expected), tolerance_, variances);
+    Comparison result =
+        judged_result(part.actual, part.expected, part.variances.bytes.empty() ? nullptr : &part.variances, tolerance_);
     verdict.compared += part.actual.elements();
     verdict.max_error = std::max(verdict.max_error, result.max_error);
     if (result.is_right()) continue;

@@ -152,4 +152,13 @@ Tolerance tolerance_of(const Program& program) {
   return {.absolute = eps * roundings, .relative = eps * roundings};
 }
 
+Comparison judged_result(const HostArray& actual, const HostArray& expected, const HostArray* variances,
+                         Tolerance tolerance) {
+  auto elements = [](const HostArray& array) {
+    return Elements{reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
+  };
+  return compare(elements(actual), elements(expected), tolerance,
+                 variances ? reinterpret_cast<const double*>(variances->bytes.data()) : nullptr);
+}
+
 }  // namespace tw

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "backends/backend.h"
+#include "backends/interpreter.h"
 #include "backends/target.h"
 #include "dsl/ir/compare.h"
 #include "dsl/ir/program.h"
 #include "dsl/passes/lower_gpu.h"
 #include "runtime/lists/task_list.h"
+#include "runtime/measure/elements.h"
 #include "runtime/measure/measurer.h"
 #include "runtime/store/record.h"
 #include "sampler/search/measured_kernel.h"
@@ -56,5 +58,9 @@ Program judged_program(Arena& arena, const Program& program);
 // variances, and for programs of a form that has none 16 sqrt(n) roundings of the narrowest output, n being the length
 // of the longest reduction.
 Tolerance tolerance_of(const Program& program);
+
+// A result beside that of the judged program; `variances`: those of its elements, or null.
+Comparison judged_result(const HostArray& actual, const HostArray& expected, const HostArray* variances,
+                         Tolerance tolerance);
 
 }  // namespace tw

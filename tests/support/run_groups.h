@@ -3,24 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <vector>
 
 #include "graph/fusion.h"
 
 namespace tw::test {
-
-// Copies between a dense array and a part of another one.
-inline void copy_rows(HostArray& dense, HostArray& memory, const graph::Part& part, bool is_read) {
-  i64 row = dense.elements() / part.rows, bytes = bytes_of(dense.dtype);
-  ASSERT_LE(part.offset + (part.rows - 1) * part.pitch + row, memory.elements());
-  for (i64 r = 0; r < part.rows; ++r) {
-    u8 *own = dense.bytes.data() + r * row * bytes,
-       *there = memory.bytes.data() + (part.offset + r * part.pitch) * bytes;
-    std::memcpy(is_read ? own : there, is_read ? there : own, static_cast<std::size_t>(row * bytes));
-  }
-}
 
 // Every group by the interpreter, each into the memory that it is for. What nobody has written there is NaN.
 inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph::FusedGraph& fused,
@@ -33,9 +21,7 @@ inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph:
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) memory[graph.inputs[i]] = inputs[i];
   auto array_of = [&](const OperandType& type, const graph::Part& part) {
-    HostArray array = HostArray::zeros(type.dtype, type.shape);
-    copy_rows(array, memory.at(part.memory), part, true);
-    return array;
+    return read_part(memory.at(part.memory), part, type);
   };
   for (const graph::Group& group : fused.groups) {
     OwnedProgram owned = program_of(graph, group);
@@ -49,7 +35,7 @@ inline std::vector<HostArray> run_groups(const graph::Graph& graph, const graph:
     std::string error = interpret(owned.program, arrays);
     EXPECT_EQ(error, "") << group.name;
     for (std::size_t i = read; i < arrays.size(); ++i)
-      copy_rows(arrays[i], memory.at(group.places[i].memory), group.places[i], false);
+      write_part(memory.at(group.places[i].memory), group.places[i], arrays[i]);
   }
   std::vector<HostArray> out;
   for (graph::ValueId output : graph.outputs) out.push_back(array_of(graph.values[output].type, fused.parts[output]));

@@ -406,9 +406,6 @@ std::string difference_beyond_rounding(const Program& workload, const std::vecto
   }
   if (std::string error = interpret(judged, expected, {.max_steps = 2'000'000'000}); !error.empty())
     return "the reference: " + error;
-  auto elements_in = [](const HostArray& array) {
-    return Elements{reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
-  };
   auto find = [&](const std::string& name) -> const HostArray* {
     for (std::size_t i = 0; i < judged.params.size(); ++i) {
       if (judged.params[i].buffer->name == name) return &expected[i];
@@ -420,8 +417,7 @@ std::string difference_beyond_rounding(const Program& workload, const std::vecto
     std::string name(param.buffer->name);
     const HostArray* variances = find(name + std::string(kVarianceSuffix));
     if (param.role != Role::Output) continue;
-    Comparison found = compare(elements_in(got[i]), elements_in(*find(name)), tolerance_of(workload),
-                               variances ? reinterpret_cast<const double*>(variances->bytes.data()) : nullptr);
+    Comparison found = judged_result(got[i], *find(name), variances, tolerance_of(workload));
     if (!found.is_right()) return cat("`", name, "`: ", difference_text(found, got[i].elements(), "the first one"));
   }
   return "";

@@ -140,10 +140,6 @@ Program without_instructions(Arena& arena, const Program& program) {
   return out;
 }
 
-Elements elements_in(const HostArray& array) {
-  return {reinterpret_cast<const char*>(array.bytes.data()), array.dtype, array.elements()};
-}
-
 // A workload with its reference, as a task has it.
 class Judged {
  public:
@@ -170,9 +166,8 @@ class Judged {
   }
   Comparison compared(const std::string& name, const HostArray& actual) const {
     auto variances = expected_.find(name + std::string(kVarianceSuffix));
-    return compare(
-        elements_in(actual), elements_in(expected_.at(name)), tolerance_,
-        variances == expected_.end() ? nullptr : reinterpret_cast<const double*>(variances->second.bytes.data()));
+    return judged_result(actual, expected_.at(name), variances == expected_.end() ? nullptr : &variances->second,
+                         tolerance_);
   }
 
  private:
