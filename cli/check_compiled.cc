@@ -49,7 +49,7 @@ class EntryCheck {
         say(cat(name(i), ": of ", choices_.inputs.empty() ? "random" : "these", " inputs the model makes ",
                 void_elements, " elements that are no finite numbers"));
     }
-    int code = model_.precision == DType::F32 ? judge_outputs(*expected, most_relative) : judge_narrow(*expected);
+    int code = model_.precision == DType::F32 ? judge_wide(*expected) : judge_narrow(*expected);
     if (is_void_ && code == Ok) return say("the model cannot be checked on random inputs"), TargetMissed;
     return code;
   }
@@ -77,9 +77,65 @@ class EntryCheck {
     return is_wrong ? (say("the library computes something else than the model"), WrongResults) : Ok;
   }
 
+  // The outputs against the model, then the kernels, each as a trial.
+  int judge_wide(const std::vector<HostArray>& expected) {
+    int code = judge_outputs(expected, most_relative);
+    return library_.device.empty() ? worse_code(code, judge_wide_steps()) : code;
+  }
+
+  int judge_wide_steps() {
+    std::string error;
+    std::optional<StepJudgement> judged = judge_steps(checked_run(), error, is_stopped);
+    if (!judged) return not_checked(cat("the kernels cannot be checked: ", error), Environment);
+    const JudgedStep* worst = nullptr;
+    std::size_t wrong = 0;
+    for (const JudgedStep& step : judged->steps) {
+      const Comparison& found = step.found;
+      if (!worst || found.distance > worst->found.distance) worst = &step;
+      boost::json::object row{{"kernel", step.kernel},
+                              {"name", step.value},
+                              {"entry", library_.entry},
+                              {"largest_error", json_number(found.max_error)},
+                              {"distance", json_number(found.distance)},
+                              {"wrong_elements", found.wrong},
+                              {"wrong", !found.is_right()}};
+      if (found.first >= 0) row["first"] = first_wrong(step);
+      report_["kernel_check"].as_array().push_back(std::move(row));
+      if (found.is_right()) continue;
+      ++wrong;
+      say_wrong(step.kernel, cat("of `", step.value, "` ",
+                                 difference_text(found, graph::elements_of(step.type),
+                                                 position_text(step.type.shape, found.first))));
+    }
+    if (worst && !judged->is_stopped && !choices_.is_json)
+      fmt::print(
+          "checked {}{} results of kernels, each on what those before it gave: {:.2g} times as far from the exact "
+          "values as rounding explains at most, in {}{}\n",
+          where_, judged->steps.size(), worst->found.distance, worst->kernel, wrong > 0 ? ": WRONG" : "");
+    return code_of_steps(wrong, judged->is_whole_same, judged->is_stopped);
+  }
+
+  static boost::json::object first_wrong(const JudgedStep& step) {
+    std::vector<i64> place = position_of(step.type.shape, step.found.first);
+    return {{"at", boost::json::array(place.begin(), place.end())},
+            {"value", json_number(step.found.actual)},
+            {"expected", json_number(step.found.expected)}};
+  }
+  CheckedRun checked_run() const {
+    return {model_.graph, model_.tasks, plan_, library_, inputs_, choices_.threads, run_.outputs};
+  }
+  void say_wrong(const std::string& kernel, const std::string& how) const {
+    say(cat(where_, kernel, " computes something else than its part of the model: ", how));
+  }
+  int code_of_steps(std::size_t wrong, bool is_whole_same, bool is_stopped) const {
+    if (!is_whole_same) say(cat(where_, "the library gives something else than its kernels in order"));
+    int code = wrong > 0 || !is_whole_same ? WrongResults : Ok;
+    return is_stopped ? worse_code(code, Interrupted) : code;
+  }
+
   // With narrow values: the kernels against the graph that they were made of, and the outputs against the model.
   int judge_narrow(const std::vector<HostArray>& expected) {
-    int code = library_.device.empty() ? judge_steps() : judge_device();
+    int code = library_.device.empty() ? judge_narrow_steps() : judge_device();
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (!is_float(expected[i].dtype)) continue;
       TopOne top = top_one(expected[i], run_.outputs[i]);
@@ -97,19 +153,16 @@ class EntryCheck {
     return code;
   }
 
-  int judge_steps() {
+  int judge_narrow_steps() {
     std::string error;
-    std::optional<StepCheck> check = check_steps(model_.graph, model_.tasks, plan_, library_, inputs_, choices_.threads,
-                                                 run_.outputs, error, is_stopped);
+    std::optional<StepCheck> check = check_steps(checked_run(), error, is_stopped);
     if (!check) return not_checked(cat("the kernels cannot be checked: ", error), Environment);
     const StepDifference* worst = nullptr;
     std::size_t wrong = 0;
     for (const StepDifference& step : check->steps) {
       if (!worst || step.found.relative > worst->found.relative) worst = &step;
       wrong += step.is_wrong;
-      if (step.is_wrong)
-        say(cat(where_, step.kernel, " computes something else than its part of the model: ", in_words(step.found),
-                " in ", step.value));
+      if (step.is_wrong) say_wrong(step.kernel, cat(in_words(step.found), " in ", step.value));
       report_["check"].as_array().push_back({{"kernel", step.kernel},
                                              {"name", step.value},
                                              {"entry", library_.entry},
@@ -121,9 +174,7 @@ class EntryCheck {
     if (worst && !check->is_stopped && !choices_.is_json)
       fmt::print("checked {}{} steps, each on what those before it gave: relative error {:.2g} at most, in {}{}\n",
                  where_, check->steps.size(), worst->found.relative, worst->kernel, wrong > 0 ? ": WRONG" : "");
-    if (!check->is_whole_same) say(cat(where_, "the library gives something else than its kernels in order"));
-    int code = wrong > 0 || !check->is_whole_same ? WrongResults : Ok;
-    return check->is_stopped ? worse_code(code, Interrupted) : code;
+    return code_of_steps(wrong, check->is_whole_same, check->is_stopped);
   }
 
   // Steps on a device cannot be had one by one, so all of its roundings add up.
@@ -170,7 +221,9 @@ int check_entries(const CheckChoices& choices, const std::vector<OpenedModel>& m
   std::optional<std::vector<ModelLibrary>> entries = open_entries(choices.folder, error);
   if (!entries) return say(error), Environment;
   report["check"] = boost::json::array();
-  if (models[0].precision != DType::F32) report["accuracy"] = boost::json::array();
+  bool is_wide = models[0].precision == DType::F32;
+  if (!is_wide) report["accuracy"] = boost::json::array();
+  if (is_wide && entries->front().device.empty()) report["kernel_check"] = boost::json::array();
   int code = Ok;
   for (std::size_t i = 0; i < models.size(); ++i) {
     if (stop_wanted) return worse_code(code, Interrupted);

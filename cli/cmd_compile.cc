@@ -161,7 +161,9 @@ int run_compile(int count, char** words) {
                  "a file of rewritings of graphs (docs/models.md), tried before the built-in ones");
   app.add_option("--seed", options.choices.seed, "of the search, and of the data of --check");
   app.add_option("--emit", options.emit, "graph: print the graph and its kernels instead");
-  app.add_flag("--check", options.check, "compare the library with the model as it was imported, on random inputs");
+  app.add_flag(
+      "--check", options.check,
+      "compare the library with the model as it was imported, and each kernel with its part, on random inputs");
   app.add_option("--input", options.inputs,
                  "NAME=FILE.npy, or FILE.npy for the first one: what --check runs on instead");
   app.add_flag("--json", options.json, "print one JSON object");

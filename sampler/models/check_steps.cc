@@ -1,61 +1,202 @@
 #include "sampler/models/check_steps.h"
 
+#include <cmath>
 #include <map>
+
+#include "dsl/base/text.h"
+#include "sampler/models/reference_runner.h"
+#include "sampler/search/trial.h"
 
 namespace tw {
 namespace {
 
-// The buffers that the steps of an entry write, and the values that these are. What only copies is left out.
+using graph::Group;
+using graph::ValueId;
+
+// A buffer that a step of an entry writes.
 struct Written {
-  std::vector<StepOutput> buffers;
-  std::vector<graph::ValueId> values;
+  StepOutput buffer;
+  ValueId value;  // of a copy, that which is copied
+  graph::Part part;
 };
-Written written_by(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
-                   const ModelLibrary& library) {
-  Written out;
-  const ModelEntry& entry = *entries_of(*plan.model)[static_cast<std::size_t>(library.entry)];
+
+std::vector<Written> written_by(const CheckedRun& run) {
+  std::vector<Written> out;
+  const ModelEntry& entry = *entries_of(*run.plan.model)[static_cast<std::size_t>(run.library.entry)];
   for (std::size_t step = 0; step < entry.steps.size(); ++step) {
-    const graph::Group& group = tasks.fused.groups[step];
-    if (group.copied) continue;
-    const std::vector<KernelArgument>& arguments = plan.tasks[entry.steps[step].task].kernel.manifest.run;
+    const Group& group = run.tasks.fused.groups[step];
+    const std::vector<KernelArgument>& arguments = run.plan.tasks[entry.steps[step].task].kernel.manifest.run;
     std::size_t next = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].role != ArgumentRole::Output) continue;
       const graph::Part& part = group.places[group.inputs.size() + group.constants.size() + next];
-      out.values.push_back(group.outputs[next++]);
-      const OperandType& type = graph.values[out.values.back()].type;
+      ValueId value = group.copied ? run.graph.nodes[group.nodes.back()].inputs[*group.copied] : group.outputs[next];
+      ++next;
+      const OperandType& type = run.graph.values[value].type;
       KernelArgument dense{arguments[i].name, ArgumentRole::Output, type.dtype, type.shape, graph::bytes_of(type)};
-      out.buffers.push_back({step, i, dense, part.rows, part.pitch * bytes_of(type.dtype)});
+      out.push_back({{step, i, dense, part.rows, part.pitch * bytes_of(type.dtype)}, value, part});
     }
   }
   return out;
 }
 
+// What they hold behind their steps. Nothing, and why in `error`.
+std::vector<HostArray> arrays_of(const CheckedRun& run, const std::vector<Written>& written, std::string& error) {
+  std::vector<StepOutput> buffers;
+  for (const Written& one : written) buffers.push_back(one.buffer);
+  return outputs_of_steps(run.library, run.inputs, run.threads, buffers, error);
+}
+
+const std::string& kernel_of(const CheckedRun& run, const Written& written) {
+  return run.library.steps[written.buffer.step].kernel;
+}
+
+// The values of a graph as the steps of a library leave them, in the places that fusion has for them.
+class ValueMemory {
+ public:
+  explicit ValueMemory(const CheckedRun& run) : graph_(run.graph), last_(run.graph.values.size(), 0) {
+    for (std::size_t i = 0; i < run.inputs.size(); ++i) arrays_[graph_.inputs[i]] = run.inputs[i];
+    const std::vector<Group>& groups = run.tasks.fused.groups;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (const graph::Part& part : groups[g].places) last_[part.memory] = g;
+    }
+    for (ValueId output : graph_.outputs) last_[run.tasks.fused.parts[output].memory] = groups.size();
+  }
+
+  HostArray read(const graph::Part& part, const OperandType& type) const {
+    const std::shared_ptr<const HostArray>& constant = graph_.values[part.memory].data;
+    return read_part(constant ? *constant : arrays_.at(part.memory), part, type);
+  }
+  void write(const graph::Part& part, const HostArray& value) {
+    auto [at, is_new] = arrays_.try_emplace(part.memory);
+    const OperandType& type = graph_.values[part.memory].type;
+    if (is_new) at->second = HostArray::zeros(type.dtype, type.shape);
+    write_part(at->second, part, value);
+  }
+  // Drops what only groups until this one read.
+  void end_step(std::size_t group) {
+    std::erase_if(arrays_, [&](const auto& entry) { return last_[entry.first] <= group; });
+  }
+
+ private:
+  const graph::Graph& graph_;
+  std::map<ValueId, HostArray> arrays_;  // by memory
+  std::vector<std::size_t> last_;        // group that has to do with a memory
+};
+
+// Results that are beyond the numbers of their type are infinite in it: masks that are added up.
+void bring_into(DType type, HostArray& wide) {
+  if (!is_float(type) || type == wide.dtype) return;
+  HostArray narrow = HostArray::zeros(type, {1});
+  for (i64 i = 0; i < wide.elements(); ++i) {
+    narrow.set(0, wide.get(i));
+    if (!std::isfinite(narrow.get(0))) wide.set(i, narrow.get(0));
+  }
+}
+
+// Judges results of kernels. Those of one task share the reference.
+class KernelJudge {
+ public:
+  KernelJudge(const ModelTasks& tasks, ReferenceRunner& runner) : tasks_(tasks), runner_(runner) {}
+
+  // Runs the reference of a task on these operands. False, and why in `error`.
+  bool prepare(std::size_t task, const std::vector<const HostArray*>& operands, std::string& error) {
+    const Program& program = tasks_.tasks[task].program.program;
+    auto [at, is_new] = references_.try_emplace(task);
+    reference_ = &at->second;
+    if (is_new) at->second = {build_reference(program, host_target(), runner_.compiler()), tolerance_of(program)};
+    if (!reference_->built.kernel) return error = reference_->built.problem, false;
+    std::optional<ReferenceRunner::Results> results = runner_.run(*reference_->built.kernel, operands, error);
+    if (results) results_ = std::move(*results);
+    return results.has_value();
+  }
+
+  // Of that task; `name`: of the output.
+  Comparison judge(const std::string& name, const HostArray& actual) {
+    HostArray& expected = results_.find(name)->second;
+    auto variances = results_.find(cat(name, kVarianceSuffix));
+    bring_into(actual.dtype, expected);
+    return judged_result(actual, expected, variances == results_.end() ? nullptr : &variances->second,
+                         reference_->tolerance);
+  }
+
+ private:
+  struct Reference {
+    BuiltKernel built;
+    Tolerance tolerance;
+  };
+  const ModelTasks& tasks_;
+  ReferenceRunner& runner_;
+  std::map<std::size_t, Reference> references_;
+  const Reference* reference_ = nullptr;
+  ReferenceRunner::Results results_;
+};
+
 }  // namespace
 
-std::optional<StepCheck> check_steps(const graph::Graph& graph, const ModelTasks& tasks, const ExportPlan& plan,
-                                     const ModelLibrary& library, const std::vector<HostArray>& inputs, int threads,
-                                     const std::vector<HostArray>& outputs, std::string& error,
-                                     const std::function<bool()>& stop) {
-  Written written = written_by(graph, tasks, plan, library);
-  std::vector<HostArray> arrays = outputs_of_steps(library, inputs, threads, written.buffers, error);
+std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, const std::function<bool()>& stop) {
+  std::vector<Written> written = written_by(run);
+  std::erase_if(written,
+                [&](const Written& one) { return run.tasks.fused.groups[one.buffer.step].copied.has_value(); });
+  std::vector<HostArray> arrays = arrays_of(run, written, error);
   if (!error.empty()) return std::nullopt;
-  std::map<graph::ValueId, std::size_t> buffer_of;
-  for (std::size_t i = 0; i < written.values.size(); ++i) buffer_of[written.values[i]] = i;
+  std::map<ValueId, std::size_t> buffer_of;
+  for (std::size_t i = 0; i < written.size(); ++i) buffer_of[written[i].value] = i;
   StepCheck out;
-  auto compare = [&](graph::ValueId value, HostArray& made) {
+  auto compare = [&](ValueId value, HostArray& made) {
     auto at = buffer_of.find(value);
     if (at == buffer_of.end()) return;
     HostArray& own = arrays[at->second];
     ModelDifference found = difference(made, own);
-    out.steps.push_back({library.steps[written.buffers[at->second].step].kernel, graph.values[value].name, found,
+    out.steps.push_back({kernel_of(run, written[at->second]), run.graph.values[value].name, found,
                          found.is_wrong(most_relative_of_step(made.dtype))});
     made = std::move(own);
   };
-  std::optional<std::vector<HostArray>> whole = reference_outputs(graph, inputs, error, compare, stop);
+  std::optional<std::vector<HostArray>> whole = reference_outputs(run.graph, run.inputs, error, compare, stop);
   out.is_stopped = !whole && stop && stop();
   if (!whole && !out.is_stopped) return std::nullopt;
-  for (std::size_t i = 0; whole && i < whole->size(); ++i) out.is_whole_same &= (*whole)[i].bytes == outputs[i].bytes;
+  for (std::size_t i = 0; whole && i < whole->size(); ++i)
+    out.is_whole_same &= (*whole)[i].bytes == run.outputs[i].bytes;
+  return out;
+}
+
+std::optional<StepJudgement> judge_steps(const CheckedRun& run, std::string& error, const std::function<bool()>& stop) {
+  std::vector<Written> written = written_by(run);
+  std::vector<HostArray> arrays = arrays_of(run, written, error);
+  if (!error.empty()) return std::nullopt;
+  std::unique_ptr<ReferenceRunner> runner = ReferenceRunner::create(error);
+  if (!runner) return std::nullopt;
+  KernelJudge judge(run.tasks, *runner);
+  ValueMemory memory(run);
+  StepJudgement out;
+  std::size_t next = 0;
+  for (std::size_t g = 0; g < run.tasks.fused.groups.size(); ++g) {
+    out.is_stopped = stop && stop();
+    if (out.is_stopped) return out;
+    const Group& group = run.tasks.fused.groups[g];
+    std::vector<ValueId> values = group.inputs;
+    values.insert(values.end(), group.constants.begin(), group.constants.end());
+    std::vector<HostArray> operands;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      operands.push_back(memory.read(group.places[i], run.graph.values[values[i]].type));
+    std::vector<const HostArray*> pointers;
+    for (const HostArray& operand : operands) pointers.push_back(&operand);
+    if (!judge.prepare(run.tasks.task_of[g], pointers, error))
+      return error = cat(run.library.steps[g].kernel, ": ", error), std::nullopt;
+    for (; next < written.size() && written[next].buffer.step == g; ++next) {
+      const Written& one = written[next];
+      HostArray own = std::move(arrays[next]);
+      const graph::Value& value = run.graph.values[one.value];
+      out.steps.push_back({kernel_of(run, one), value.name, value.type, judge.judge(one.buffer.tensor.name, own)});
+      memory.write(one.part, own);
+    }
+    memory.end_step(g);
+  }
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    ValueId output = run.graph.outputs[i];
+    out.is_whole_same &=
+        memory.read(run.tasks.fused.parts[output], run.graph.values[output].type).bytes == run.outputs[i].bytes;
+  }
   return out;
 }
 

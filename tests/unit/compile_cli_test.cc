@@ -105,7 +105,7 @@ TEST_F(CompileCommand, PrintsJsonAndGraphs) {
   ASSERT_EQ(made.code, 0) << made.err;
   boost::json::object report = boost::json::parse(made.out).as_object();
   for (const char* key : {"folder", "library", "steps", "kernels", "memory_bytes", "least_memory_bytes", "weight_bytes",
-                          "seconds", "check"})
+                          "seconds", "check", "kernel_check"})
     EXPECT_TRUE(report.contains(key)) << key;
   Finished graph = run({"compile", onnx_case("pytorch-converted/test_Linear"), "--emit", "graph"});
   EXPECT_EQ(graph.code, 0);

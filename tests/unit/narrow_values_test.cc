@@ -240,7 +240,7 @@ class CompiledNetwork {
     ModelRun run = run_model(*library, inputs_, 1);
     EXPECT_EQ(run.error, "");
     if (change) change(run.outputs[0]);
-    std::optional<StepCheck> found = check_steps(made_, tasks_, plan, *library, inputs_, 1, run.outputs, error);
+    std::optional<StepCheck> found = check_steps({made_, tasks_, plan, *library, inputs_, 1, run.outputs}, error);
     EXPECT_TRUE(found) << error;
     return found ? std::move(*found) : StepCheck{};
   }
@@ -396,12 +396,12 @@ TEST(NarrowModel, RandomGraphsAreCompiledRight) {
     std::optional<ModelLibrary> library = open_model(folder.path(), error);
     ASSERT_TRUE(library) << error;
     ModelRun run = run_model(*library, inputs, 1);
-    auto found = check_steps(made, tasks, *plan, *library, inputs, 1, run.outputs, error);
+    auto found = check_steps({made, tasks, *plan, *library, inputs, 1, run.outputs}, error);
     ASSERT_TRUE(found) << error;
     EXPECT_TRUE(found->is_whole_same && !found->is_stopped);
     // What was compared before it was stopped is not lost.
     std::size_t asked = 0;
-    auto part = check_steps(made, tasks, *plan, *library, inputs, 1, run.outputs, error,
+    auto part = check_steps({made, tasks, *plan, *library, inputs, 1, run.outputs}, error,
                             [&] { return ++asked > (made.nodes.size() + 1) / 2; });
     ASSERT_TRUE(part) << error;
     EXPECT_TRUE(part->is_stopped && part->is_whole_same);
