@@ -51,6 +51,12 @@ struct KernelLaunch {
   i64 threads_of_group() const { return threads[0] * threads[1] * threads[2]; }
 };
 
+// Arguments of `run`, by index: the output may be written over the input.
+struct Overwrite {
+  std::size_t output = 0, input = 0;
+  bool operator==(const Overwrite&) const = default;
+};
+
 struct KernelManifest {
   std::string symbol;                   // prefix of the entry points: <symbol>_run, <symbol>_prepack
   std::vector<KernelArgument> run;      // inputs, constants that stay as they are, packed constants, outputs
@@ -60,6 +66,9 @@ struct KernelManifest {
   bool parallel = false;                // calls parallel_for
   // Of source text for devices, in place of entry points. Scratch is then scratch_shared_bytes.
   std::vector<KernelLaunch> run_launches, prepack_launches;
+  // Of machine code: an output may have the pointer of one of these inputs, which is then lost (overwrites.h). It is no
+  // part of what workers and files get: there buffers do not overlap.
+  std::vector<Overwrite> overwrites = {};
   i64 scratch_bytes(i64 workers) const { return scratch_shared_bytes + workers * scratch_worker_bytes; }
 };
 

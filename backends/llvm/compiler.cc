@@ -30,6 +30,7 @@
 #include "backends/llvm/code_cycles.h"
 #include "backends/llvm/emitter.h"
 #include "backends/llvm/register_pressure.h"
+#include "backends/overwrites.h"
 #include "dsl/base/check.h"
 
 namespace tw {
@@ -132,6 +133,7 @@ KernelManifest manifest_of(const LoweredProgram& program, std::string_view symbo
   manifest.scratch_shared_bytes = program.scratch_shared_bytes;
   manifest.scratch_worker_bytes = program.scratch_worker_bytes;
   manifest.parallel = program.parallel;
+  manifest.overwrites = overwrites_of(program);
   return manifest;
 }
 

@@ -1,8 +1,10 @@
 // Entry points, tasks, and the internal functions that hold the bodies. A body takes its buffers as noalias arguments:
-// that is how LLVM learns that they do not overlap.
+// that is how LLVM learns that they do not overlap. Those that a model may put into one place are none.
+#include <algorithm>
 #include <numeric>
 
 #include "backends/llvm/emitter.h"
+#include "backends/overwrites.h"
 #include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/program.h"
@@ -22,7 +24,8 @@ ModuleEmitter::ModuleEmitter(llvm::Module& module, const LoweredProgram& program
       vector_bits_(vector_bits),
       cpu_(cpu),
       features_(features),
-      has_table_(has_table) {}
+      has_table_(has_table),
+      overwrites_(overwrites_of(program)) {}
 
 void ModuleEmitter::emit() {
   if (program_.prepack.body) emit_entry(program_.prepack, false);
@@ -68,6 +71,13 @@ llvm::Value* ModuleEmitter::worker_pointer(llvm::IRBuilder<>& builder, llvm::Val
                                    builder.getInt64(program_.scratch_shared_bytes + placement.offset));
 }
 
+bool ModuleEmitter::may_be_overwritten(const Placement& argument) const {
+  return std::ranges::any_of(overwrites_, [&](const Overwrite& pair) {
+    return argument.buffer == program_.run.arguments[pair.output].buffer ||
+           argument.buffer == program_.run.arguments[pair.input].buffer;
+  });
+}
+
 std::vector<BoundBuffer> ModuleEmitter::entry_buffers(llvm::IRBuilder<>& builder, const LoweredFunction& function,
                                                       llvm::Function* entry) {
   std::vector<BoundBuffer> bound;
@@ -75,7 +85,7 @@ std::vector<BoundBuffer> ModuleEmitter::entry_buffers(llvm::IRBuilder<>& builder
   for (const Placement& argument : function.arguments) {
     llvm::Value* slot =
         builder.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), static_cast<u64>(argument.offset));
-    bound.push_back({argument.buffer, builder.CreateLoad(pointer, slot), 64, true});
+    bound.push_back({argument.buffer, builder.CreateLoad(pointer, slot), 64, !may_be_overwritten(argument)});
   }
   for (const Placement& placement : function.scratch) {
     TW_CHECK(&function == &program_.run, "prepack has no scratch");

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "backends/kernel.h"
 #include "backends/llvm/vector_functions.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/intrinsics/intrinsic.h"
@@ -83,6 +84,8 @@ class ModuleEmitter {
   llvm::Value* worker_pointer(llvm::IRBuilder<>& builder, llvm::Value* scratch, llvm::Value* worker,
                               const Placement& placement);
   bool overlaps_other(const Placement& placement) const;
+  // Or may it be written over another one?
+  bool may_be_overwritten(const Placement& argument) const;
   // An internal function whose arguments are the buffers (noalias), the variables, and what a parallel loop needs; the
   // body is `stmt`.
   void call_body(llvm::IRBuilder<>& builder, const std::string& name, const std::vector<BoundBuffer>& buffers,
@@ -96,6 +99,7 @@ class ModuleEmitter {
   int vector_bits_;
   std::string cpu_, features_;
   bool has_table_;
+  std::vector<Overwrite> overwrites_;
   int functions_ = 0;
 };
 

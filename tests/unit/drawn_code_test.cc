@@ -2,16 +2,17 @@
 // what is lowered computes the same.
 #include <gtest/gtest.h>
 
-#include "backends/backend.h"
-#include "dsl/base/rng.h"
 #include "dsl/text/workload.h"
-#include "sampler/search/trial.h"
-#include "sampler/space/candidate.h"
+#include "tests/unit/lowered_draws.h"
 #include "tests/unit/operator_kit.h"
 #include "tests/unit/transformer.h"
 
 namespace tw {
 namespace {
+
+using test::draw_lowered;
+using test::DrawCounts;
+using test::target_of;
 
 constexpr const char* kNetworks = R"tw(
 workload perceptron(A: int, C: int) {
@@ -57,48 +58,9 @@ OwnedProgram program_of(const Shape& shape, i64 rows, i64 columns) {
   return std::move(*program);
 }
 
-Target target_of(int bits, int threads) {
-  Target target = host_target();
-  target.vector_bits = bits;
-  target.vector_registers = bits == 512 ? 32 : 16;
-  target.threads = threads;
-  return target;
-}
-
-struct Counts {
-  int built = 0, lowered = 0;
-  std::string reasons;
-};
-
-// Calls use(program, lowered) with what is drawn and can be lowered.
-template <class Use>
-void draw(const OwnedProgram& base, const Target& target, int draws, Counts& counts, Use use) {
-  rules::Library library = rules::Library::built_in();
-  std::string errors;
-  CandidateSpace space = make_candidate_space(base.program, *library.find_set("cpu"), library, target, errors);
-  ASSERT_EQ(errors, "");
-  CandidateBuilder builder(space);
-  for (int i = 0; i < draws; ++i) {
-    Candidate candidate;
-    Rng rng(5, static_cast<u64>(i));
-    if (!builder.draw(i % static_cast<int>(space.space.sketches.size()), candidate, rng)) continue;
-    Result<Program> program = builder.build(candidate, &rng);
-    if (!program) continue;
-    ++counts.built;
-    Arena arena;
-    Result<LoweredProgram> lowered = lower(arena, *program, lowering_options(target));
-    if (!lowered) {
-      counts.reasons += to_string(lowered.rejected()) + "\n";
-      continue;
-    }
-    ++counts.lowered;
-    use(*program, *lowered);
-  }
-}
-
 TEST(DrawnCode, NextToNothingIsTooLarge) {
   for (const Shape& shape : kShapes) {
-    Counts counts;
+    DrawCounts counts;
     Rng rng(31);
     for (int bits : {256, 512}) {
       Target target = target_of(bits, 1 + static_cast<int>(rng.below(2)));
@@ -107,7 +69,7 @@ TEST(DrawnCode, NextToNothingIsTooLarge) {
       for (int n = 0; n < 3; ++n) {
         OwnedProgram program = program_of(shape, 5 + rng.below(shape.rows), 3 + rng.below(shape.columns));
         int compiled = 0;
-        draw(program, target, 24, counts, [&](const Program&, const LoweredProgram& lowered) {
+        draw_lowered(program, target, 24, counts, [&](const Program&, const LoweredProgram& lowered) {
           bool is_compiled = compiled++ > 0 || compiler->compile(lowered, "kernel");
           EXPECT_TRUE(is_compiled);
         });
@@ -120,9 +82,9 @@ TEST(DrawnCode, NextToNothingIsTooLarge) {
 
 TEST(DrawnCode, ATransformerBlockFitsWhole) {
   for (int bits : {256, 512}) {
-    Counts counts;
-    draw(program_of(kShapes[0], 128, 256), target_of(bits, 1), 64, counts,
-         [](const Program&, const LoweredProgram&) {});
+    DrawCounts counts;
+    draw_lowered(program_of(kShapes[0], 128, 256), target_of(bits, 1), 64, counts,
+                 [](const Program&, const LoweredProgram&) {});
     EXPECT_EQ(counts.lowered, counts.built) << counts.reasons;
     EXPECT_GE(100 * counts.built, 95 * 64);
   }
@@ -134,8 +96,8 @@ TEST(DrawnCode, WhatIsLoweredComputesTheSame) {
     for (int bits : {256, 512}) {
       OwnedProgram program = program_of(shape, 5 + rng.below(6), 3 + rng.below(12));
       OutputValues expected = outputs_of(program.program, 1);
-      Counts counts;
-      draw(program, target_of(bits, 1), 8, counts, [&](const Program&, const LoweredProgram& lowered) {
+      DrawCounts counts;
+      draw_lowered(program, target_of(bits, 1), 8, counts, [&](const Program&, const LoweredProgram& lowered) {
         EXPECT_TRUE(near(outputs_of(lowered, 1), expected)) << shape.name;
       });
       EXPECT_GT(counts.lowered, 4);
