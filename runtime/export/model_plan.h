@@ -39,7 +39,8 @@ struct ModelEntry {
   std::vector<ModelStep> steps;
   std::vector<ModelCopy> copies;  // after all steps
   i64 memory_bytes = 0;           // of what steps hand on
-  i64 least_memory_bytes = 0;     // that no other plan can do with: the most that is needed at one time
+  // That no other plan can do with: the most that is needed at one time, an operand and what is written over it once.
+  i64 least_memory_bytes = 0;
 };
 
 // The first entry, and those of other shapes. All have the same inputs and outputs but for their extents.

@@ -155,13 +155,46 @@ class Planner {
       }
     }
     std::vector<StorageNeed> list;
-    for (const auto& [value, need] : needs) list.push_back(need);
-    i64 alignment = alignment_for(target_);
-    StoragePlan storage = plan_memory(list, alignment);
-    std::size_t next = 0;
-    for (const auto& [value, need] : needs) places_[value] = {ModelPlace::Where::Memory, storage.offsets[next++]};
+    std::map<ValueId, std::size_t> index_of;
+    for (const auto& [value, need] : needs) {
+      index_of[value] = list.size();
+      list.push_back(need);
+    }
+    auto [storage, least] = place_values(list, successors(index_of), alignment_for(target_));
+    for (const auto& [value, index] : index_of) places_[value] = {ModelPlace::Where::Memory, storage.offsets[index]};
     plan_.memory_bytes = storage.bytes;
-    plan_.least_memory_bytes = least_bytes(list, alignment);
+    plan_.least_memory_bytes = least;
+  }
+
+  // What kernels may write over what they read, among these values: one all of whose memory is read under one name, by
+  // one that takes all of its own.
+  std::vector<Successor> successors(const std::map<ValueId, std::size_t>& index_of) const {
+    std::vector<Successor> out;
+    for (std::size_t g = 0; g < fused_.groups.size(); ++g) {
+      const Group& group = fused_.groups[g];
+      const KernelManifest& manifest = kernels_[kernel_of_[g]].kernel.manifest;
+      for (const Overwrite& pair : manifest.overwrites) {
+        const graph::Part &read = place_of(group, manifest, pair.input), &made = place_of(group, manifest, pair.output);
+        auto operand = index_of.find(read.memory), result = index_of.find(made.memory);
+        if (operand == index_of.end() || result == index_of.end()) continue;
+        if (!is_all_of_memory(read, manifest.run[pair.input]) || !is_all_of_memory(made, manifest.run[pair.output]))
+          continue;
+        if (std::ranges::count(group.places, read.memory, &graph::Part::memory) != 1) continue;
+        out.push_back({operand->second, result->second});
+      }
+    }
+    return out;
+  }
+  bool is_all_of_memory(const graph::Part& part, const KernelArgument& argument) const {
+    return part.offset == 0 && part.rows == 1 && argument.bytes == graph::bytes_of(graph_.values[part.memory].type);
+  }
+  // Of an argument that is an input or output.
+  static const graph::Part& place_of(const Group& group, const KernelManifest& manifest, std::size_t argument) {
+    if (manifest.run[argument].role == ArgumentRole::Input)
+      return group.places[PackedConstants::constant_index(manifest.run[argument])];
+    std::size_t outputs_before = 0;
+    for (std::size_t i = 0; i < argument; ++i) outputs_before += manifest.run[i].role == ArgumentRole::Output;
+    return group.places[group.inputs.size() + group.constants.size() + outputs_before];
   }
 
   ModelPlace place(const graph::Part& part) {

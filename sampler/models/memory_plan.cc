@@ -74,4 +74,37 @@ StoragePlan plan_memory(const std::vector<StorageNeed>& needs, i64 alignment) {
   return best;
 }
 
+std::vector<std::size_t> places_handed_on(const std::vector<StorageNeed>& needs,
+                                          const std::vector<Successor>& successors) {
+  std::vector<std::size_t> first(needs.size());
+  std::iota(first.begin(), first.end(), 0);
+  std::vector<bool> is_taken(needs.size());
+  for (const Successor& pair : successors) {
+    const StorageNeed &operand = needs[pair.operand], &result = needs[pair.result];
+    if (operand.lifetime.last != result.lifetime.first || operand.bytes != result.bytes) continue;
+    if (is_taken[pair.operand] || first[pair.result] != pair.result) continue;
+    is_taken[pair.operand] = true;
+    first[pair.result] = first[pair.operand];
+  }
+  return first;
+}
+
+ValuePlaces place_values(const std::vector<StorageNeed>& needs, const std::vector<Successor>& successors,
+                         i64 alignment) {
+  std::vector<std::size_t> first = places_handed_on(needs, successors), index_of(needs.size());
+  std::vector<StorageNeed> joined;
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    if (first[i] == i) index_of[i] = joined.size(), joined.push_back(needs[i]);
+  }
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    index_of[i] = index_of[first[i]];
+    Lifetime& whole = joined[index_of[i]].lifetime;
+    whole.last = std::max(whole.last, needs[i].lifetime.last);
+  }
+  StoragePlan plan = plan_memory(joined, alignment);
+  ValuePlaces out{{{}, plan.bytes}, least_bytes(joined, alignment)};
+  for (std::size_t index : index_of) out.storage.offsets.push_back(plan.offsets[index]);
+  return out;
+}
+
 }  // namespace tw

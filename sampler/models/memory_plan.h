@@ -12,4 +12,23 @@ i64 least_bytes(const std::vector<StorageNeed>& needs, i64 alignment);
 // stays.
 StoragePlan plan_memory(const std::vector<StorageNeed>& needs, i64 alignment);
 
+// Values, by index: a step reads the one and makes the other, which it may write over it.
+struct Successor {
+  std::size_t operand = 0, result = 0;
+};
+// For each value the first one of those that follow each other in its place. A result gets the place of an operand that
+// nobody needs behind this step, if they have as many bytes; of several results one does. `successors`: in the order of
+// the steps.
+std::vector<std::size_t> places_handed_on(const std::vector<StorageNeed>& needs,
+                                          const std::vector<Successor>& successors);
+
+// Places where results are written over operands, and the most that is needed at one time, where an operand and what is
+// written over it count once.
+struct ValuePlaces {
+  StoragePlan storage;  // an offset for each value
+  i64 least = 0;
+};
+ValuePlaces place_values(const std::vector<StorageNeed>& needs, const std::vector<Successor>& successors,
+                         i64 alignment);
+
 }  // namespace tw

@@ -1,4 +1,5 @@
-// Values that are parts of others: where they lie, which kernels that saves, and that wrong places are noticed.
+// Values that are parts of others or written over them: where they lie, which kernels that saves, and that wrong places
+// are noticed.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
@@ -215,6 +216,86 @@ TEST_F(InPlace, DevicesHaveABufferForEachValue) {
   Graph graph = builder.finish();
   for (const Part& part : graph::fuse(graph).parts) EXPECT_EQ(part.offset + part.rows - 1, 0);
   EXPECT_EQ(graph::fuse(graph).groups.size(), 5u);
+}
+
+constexpr i64 kValue = 8 * 64 * 4;  // bytes of what is between the kernels below
+
+TEST_F(InPlace, AResultIsWrittenOverAnOperandThatNobodyReadsAgain) {
+  ValueId h = layer(input({8, 16}), 64);
+  output(layer(h, 8));
+  output(layer(add("relu", {}, {h}), 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "relu", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, kValue);
+  EXPECT_EQ(plan_.model->least_memory_bytes, kValue);
+  ExportPlan of_two = compiled(graph_, 2);
+  EXPECT_EQ(of_two.model->memory_bytes, kValue);
+  EXPECT_TRUE(test::are_same(expected_, test::outputs_of(of_two, inputs_, 2)));
+}
+
+TEST_F(InPlace, AnotherNameOfAnOperandEndsWithIt) {
+  ValueId h = layer(input({8, 16}), 64);
+  output(layer(h, 8));
+  ValueId view = add("reshape", {{"R", Ints{16, 32}}}, {h});
+  output(layer(add("relu", {}, {view}), 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "relu", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, kValue);
+}
+
+TEST_F(InPlace, WhatIsAddedToAProductIsOverwritten) {
+  ValueId h = layer(input({8, 16}), 64), u = layer(h, 64);
+  output(layer(add("add", {}, {layer(u, 64), h}), 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "matmul_add", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, 2 * kValue);
+  EXPECT_EQ(plan_.model->least_memory_bytes, 2 * kValue);
+}
+
+TEST_F(InPlace, AnOperandThatIsReadAgainStays) {
+  ValueId h = layer(input({8, 16}), 64);
+  output(layer(add("relu", {}, {h}), 4));
+  output(layer(h, 8));
+  EXPECT_EQ(kernels(), (Names{"matmul", "relu", "matmul", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, 2 * kValue);
+  EXPECT_EQ(plan_.model->least_memory_bytes, 2 * kValue);
+}
+
+TEST_F(InPlace, AnOperandThatIsReadInAnotherOrderStays) {
+  ValueId h = layer(input({32, 16}), 32);
+  output(layer(h, 8));
+  ValueId turned = add("transpose", {{"order", Ints{1, 0}}}, {h});
+  output(layer(turned, 8));
+  output(layer(turned, 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "transpose", "matmul", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, 2 * 32 * 32 * 4);
+}
+
+// Its first row is added to each of its rows.
+TEST_F(InPlace, AnOperandOfWhichAPartIsAnotherOperandStays) {
+  ValueId h = layer(input({8, 16}), 64), row = slice(h, {0, 0}, {1, 64});
+  output(layer(row, 8));
+  output(layer(add("add", {}, {h, spread(row, {8, 64})}), 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "add", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, 2 * kValue);
+}
+
+// Rows 0 to 3 of one memory are read where rows 2 to 5 of another one are written.
+TEST_F(InPlace, PartsOfMemoriesAreNotWrittenOverEachOther) {
+  ValueId top = slice(layer(input({8, 16}), 64), {0, 0}, {4, 64});
+  output(layer(top, 8));
+  ValueId middle = add("relu", {}, {top}), above = layer(input({2, 16}), 64), below = layer(input({2, 16}), 64);
+  ValueId all = concat(concat(above, middle, 0), below, 0);
+  output(layer(all, 8));
+  output(layer(all, 4));
+  EXPECT_EQ(kernels(), (Names{"matmul", "matmul", "relu", "matmul", "matmul", "matmul", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, 2 * kValue);
+}
+
+TEST_F(InPlace, InputsAndOutputsAreNotOverwritten) {
+  ValueId x = input({8, 64}), h = layer(x, 64);
+  output(h);
+  output(layer(add("relu", {}, {h}), 4));
+  output(layer(add("relu", {}, {x}), 8));
+  EXPECT_EQ(kernels(), (Names{"matmul", "relu", "matmul", "relu", "matmul"}));
+  EXPECT_EQ(plan_.model->memory_bytes, kValue);
 }
 
 // Wrong places, as a planner might give them.
