@@ -9,9 +9,12 @@
 
 namespace tw::graph {
 
+struct RewriteModule;
+
 struct ImportOptions {
   std::map<std::string, std::vector<i64>> shapes;  // of inputs whose dimensions the file leaves open
   std::map<std::string, HostArray> constants;      // inputs that are always the same, such as shapes
+  std::vector<const RewriteModule*> modules;       // whose operators are known beside those of the importer
 };
 
 // Everything that is wrong with a file: one line each, with the name of the node and its operator.

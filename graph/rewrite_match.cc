@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "dsl/base/text.h"
-#include "dsl/text/evaluate.h"
 #include "graph/node_form.h"
 
 namespace tw::graph {
@@ -230,20 +229,58 @@ std::optional<ValueId> Replacement::build(const ast::Expr* e, const std::string&
   if (const ast::Int* literal = ast::as<ast::Int>(e)) return number(static_cast<double>(literal->value), name);
   if (const ast::Float* literal = ast::as<ast::Float>(e)) return number(literal->value, name);
   if (const ast::Name* named = ast::as<ast::Name>(e)) {
-    const Rewrite::Parameter* parameter = rewrite_.find(named->name);
-    if (parameter && parameter->kind == Rewrite::Kind::Number)
+    const Definition::Parameter* parameter = definition_.find(named->name);
+    if (parameter && parameter->kind == Definition::Kind::Number)
       return number(match_.numbers.at(std::string(named->name)), name);
     if (parameter || match_.values.count(named->name) > 0) return value_of_(named->name);
-    if (auto known = parts_.find(named->name); known != parts_.end()) return known->second;
-    auto part = std::ranges::find(rewrite_.parts, named->name, &std::pair<std::string, const ast::Expr*>::first);
-    std::optional<ValueId> made = build(part->second, name);
-    if (made) parts_.emplace(named->name, *made);
-    return made;
+    return part(named->name, name);
   }
-  return call(*operator_call(e), name);
+  if (const ast::If* choice = ast::as<ast::If>(e)) {
+    std::optional<bool> chosen = is_true(choice->condition);
+    return chosen ? build(*chosen ? choice->then : choice->otherwise, name) : std::nullopt;
+  }
+  return call(e, name);
 }
 
-std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::string& name) {
+std::optional<ValueId> Replacement::part(std::string_view part, const std::string& name) {
+  if (auto known = parts_.find(part); known != parts_.end()) return known->second;
+  auto own = std::ranges::find(definition_.parts, part, &std::pair<std::string, const ast::Expr*>::first);
+  std::optional<ValueId> made = build(own->second, name);
+  if (made) parts_.emplace(part, *made);
+  return made;
+}
+
+std::optional<bool> Replacement::is_true(const ast::Expr* condition) {
+  if (const ast::Test* test = ast::as<ast::Test>(condition)) {
+    const ast::Name* name = ast::as<ast::Name>(test->value);
+    return name && match_.values.count(name->name) > 0;
+  }
+  const ast::Unary* unary = ast::as<ast::Unary>(condition);
+  if (unary && unary->op == UnaryOp::Not) {
+    std::optional<bool> value = is_true(unary->value);
+    return value ? std::optional(!*value) : std::nullopt;
+  }
+  const ast::Binary* binary = ast::as<ast::Binary>(condition);
+  if (binary && (binary->op == BinaryOp::And || binary->op == BinaryOp::Or)) {
+    std::optional<bool> first = is_true(binary->a);
+    bool decides = first && *first == (binary->op == BinaryOp::Or);
+    return !first || decides ? first : is_true(binary->b);
+  }
+  Diagnostics diagnostics(*module_.source);
+  instantiation::Errors errors(diagnostics);
+  std::optional<i64> value = evaluate_integer(condition, names(), errors);
+  if (!value) return fail(diagnostics.all()[0].span, diagnostics.all()[0].message);
+  return *value != 0;
+}
+
+std::nullopt_t Replacement::fail(Span span, const std::string& why) {
+  Position at = position_of(*module_.source, span.begin);
+  error_ = cat(module_.source->name, ":", at.line, ":", at.column, ": ", why);
+  return std::nullopt;
+}
+
+std::optional<ValueId> Replacement::call(const ast::Expr* e, const std::string& name) {
+  const OperatorCall call = *operator_call(e);
   std::vector<ValueId> operands;
   for (const ast::Expr* operand : call.operands) {
     std::optional<ValueId> made = build(operand, name);
@@ -254,11 +291,13 @@ std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::st
   if (!arguments) return std::nullopt;
   bool has_spread = std::ranges::any_of(call.operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
   if (has_spread && !is_elementwise(call, operands, *arguments)) return std::nullopt;
-  std::string error;
+  std::string error, ignored;
   auto made = builder_.add(call.op, *arguments, operands, name, error);
-  // Operands of different shapes are broadcast, as element-wise operators want them.
-  if (!made && broadcast(operands, name)) made = builder_.add(call.op, *arguments, operands, name, error);
-  if (!made || made->size() != 1) return std::nullopt;
+  // Element-wise operators want operands of one shape. To others another shape is another meaning.
+  if (!made && broadcast(operands, name) && is_elementwise(call, operands, *arguments))
+    made = builder_.add(call.op, *arguments, operands, name, ignored);
+  if (!made) return fail(e->span, error);
+  if (made->size() != 1) return fail(e->span, cat("`", call.op, "` has several results"));
   return call.op.starts_with("reduce_") ? kept(operands[0], *integers(*arguments, "axes"), (*made)[0], name)
                                         : (*made)[0];
 }
@@ -267,8 +306,8 @@ std::optional<ValueId> Replacement::call(const OperatorCall& call, const std::st
 bool Replacement::holds_spread(const ast::Expr* e) const {
   if (const ast::Name* name = ast::as<ast::Name>(e)) {
     if (match_.spread.count(name->name) > 0) return true;
-    auto part = std::ranges::find(rewrite_.parts, name->name, &std::pair<std::string, const ast::Expr*>::first);
-    return part != rewrite_.parts.end() && holds_spread(part->second);
+    auto part = std::ranges::find(definition_.parts, name->name, &std::pair<std::string, const ast::Expr*>::first);
+    return part != definition_.parts.end() && holds_spread(part->second);
   }
   std::optional<OperatorCall> call = operator_call(e);
   return call && std::ranges::any_of(call->operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
@@ -304,15 +343,26 @@ std::optional<ValueId> Replacement::kept(ValueId operand, const Ints& axes, Valu
   return made ? std::optional((*made)[0]) : std::nullopt;
 }
 
-std::optional<WorkloadArguments> Replacement::attributes(const OperatorCall& call) const {
-  Diagnostics diagnostics(*module_.source);
-  instantiation::Errors errors(diagnostics);
+instantiation::Names Replacement::names() const {
   auto shape_of = [&](std::string_view name) -> const Ints& { return builder_.type(value_of_(name)).shape; };
   instantiation::Names names = names_of(match_, shape_of);
+  for (const auto& [name, value] : parts_) names.add(name, list_meaning(builder_.type(value).shape));
+  return names;
+}
+
+std::optional<WorkloadArguments> Replacement::attributes(const OperatorCall& call) {
+  Diagnostics diagnostics(*module_.source);
+  instantiation::Errors errors(diagnostics);
+  instantiation::Names known = names();
   WorkloadArguments out;
   for (const ast::Argument& argument : call.attributes) {
-    std::optional<instantiation::Meaning> value = evaluate_constant(argument.value, names, errors);
-    if (!value) return std::nullopt;
+    const ast::Name* word = ast::as<ast::Name>(argument.value);
+    if (std::optional<DType> type = word && !known.find(word->name) ? parse_dtype(word->name) : std::nullopt) {
+      out.push_back({std::string(argument.name), *type});
+      continue;
+    }
+    std::optional<instantiation::Meaning> value = evaluate_constant(argument.value, known, errors);
+    if (!value) return fail(diagnostics.all()[0].span, diagnostics.all()[0].message);
     if (const std::vector<instantiation::Meaning>* items = items_of(*value)) {
       Ints list;
       for (const instantiation::Meaning& item : *items) list.push_back(number_of(item).value_or(0));

@@ -1,5 +1,5 @@
-// Matching patterns of rewritings against graphs, and building what replaces them. For rewrites.cc and
-// apply_rewrites.cc only.
+// Matching patterns of rewritings against graphs, and building what replaces them, or what an operator stands for. For
+// rewrites.cc, apply_rewrites.cc and own_operator.cc only.
 #pragma once
 #include <functional>
 #include <map>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/text/evaluate.h"
 #include "graph/rewrites.h"
 
 namespace tw::graph {
@@ -20,7 +21,7 @@ struct OperatorCall {
 };
 std::optional<OperatorCall> operator_call(const ast::Expr* e);
 
-// What the names of a rewriting stand for at one place of a graph.
+// What the names of a rewriting or an operator stand for at one place of a graph.
 struct Match {
   std::map<std::string, ValueId, std::less<>> values;  // also of parts
   std::map<std::string, double, std::less<>> numbers;
@@ -62,24 +63,35 @@ class Matcher {
 // Does the condition hold? In it the name of a value is its shape. The shapes are those of `graph`.
 bool holds(const RewriteModule& module, const Rewrite& rewrite, const Graph& graph, const Match& match);
 
-// Builds the replacement (or a pattern) of operands that `value_of` gives. Nothing if an operator does not take them.
+// Builds the replacement (or a pattern) of operands that `value_of` gives, or what an operator stands for. Nothing if
+// an operator does not take them.
 class Replacement {
  public:
   using ValueOf = std::function<ValueId(std::string_view name)>;
-  Replacement(const RewriteModule& module, const Rewrite& rewrite, const Match& match, GraphBuilder& builder,
+  // `dtype`: of the numbers in the text.
+  Replacement(const RewriteModule& module, const Definition& definition, const Match& match, GraphBuilder& builder,
               ValueOf value_of, DType dtype)
       : module_(module),
-        rewrite_(rewrite),
+        definition_(definition),
         match_(match),
         builder_(builder),
         value_of_(std::move(value_of)),
         dtype_(dtype) {}
   std::optional<ValueId> build(const ast::Expr* e, const std::string& name);
+  // The value of a part, which then is known in attributes and conditions.
+  std::optional<ValueId> part(std::string_view part, const std::string& name);
+  // What a condition says; in it `x?` is whether there is an x. Nothing if it cannot be evaluated.
+  std::optional<bool> is_true(const ast::Expr* condition);
+  // Notes what is wrong at a place of the text, before which "FILE:LINE:COLUMN: " is put.
+  std::nullopt_t fail(Span span, const std::string& why);
+  // Why nothing was built.
+  const std::string& error() const { return error_; }
 
  private:
-  std::optional<ValueId> call(const OperatorCall& call, const std::string& name);
+  std::optional<ValueId> call(const ast::Expr* e, const std::string& name);
   std::optional<ValueId> kept(ValueId operand, const std::vector<i64>& axes, ValueId reduced, const std::string& name);
-  std::optional<WorkloadArguments> attributes(const OperatorCall& call) const;
+  std::optional<WorkloadArguments> attributes(const OperatorCall& call);
+  instantiation::Names names() const;
   ValueId number(double value, const std::string& name);
   bool broadcast(std::vector<ValueId>& operands, const std::string& name);
   bool holds_spread(const ast::Expr* e) const;
@@ -87,12 +99,13 @@ class Replacement {
                       const WorkloadArguments& arguments) const;
 
   const RewriteModule& module_;
-  const Rewrite& rewrite_;
+  const Definition& definition_;
   const Match& match_;
   GraphBuilder& builder_;
   ValueOf value_of_;
   DType dtype_;
   std::map<std::string, ValueId, std::less<>> parts_;
+  std::string error_;
 };
 
 }  // namespace tw::graph

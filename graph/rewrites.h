@@ -1,10 +1,15 @@
-// Rewritings of graphs as text (graph/rewrites.tw): a pattern of operators, and what is to stand in its place.
+// Rewritings of graphs as text (graph/rewrites.tw): a pattern of operators, and what is to stand in its place. And
+// operators of ONNX files as text: what stands in the place of a node.
 //
 //   rewrite cube(x: value) { power(x, 3) -> x * x * x }
+//   onnx "com.example" ScaledSum(x: value, y: value?, scale: number = 1) {
+//     return if y? then (x + y) * scale else x * scale
+//   }
 //
-// A parameter is a `value`, a `number` (a constant whose elements are all alike) or `ints` (a list among the arguments
-// of an operator). A line `name = pattern` names a part that occurs more than once; `when` is a condition over shapes,
-// lists and numbers that are integers.
+// A parameter of a rewriting is a `value`, a `number` (a constant whose elements are all alike) or `ints` (a list among
+// the arguments of an operator); of an operator it is an input, or an attribute that is a number or a list. A line
+// `name = pattern` names a part that occurs more than once; `when` and `require` are conditions over shapes, lists and
+// numbers that are integers.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,29 +21,49 @@
 
 namespace tw::graph {
 
-struct Rewrite {
+// What the text of rewritings and of operators has: names with a meaning.
+struct Definition {
   enum class Kind : u8 { Value, Number, Integers };
   struct Parameter {
     std::string name;
     Kind kind;
+    // Of an operator: an input that may be left out, or an attribute with a default, which follows.
+    bool is_optional = false;
+    double number = 0;
+    std::vector<i64> list = {};
   };
   std::string name;
   std::vector<Parameter> parameters;
   std::vector<std::pair<std::string, const ast::Expr*>> parts;
-  const ast::Expr* condition = nullptr;  // null = always
-  const ast::Expr *pattern = nullptr, *replacement = nullptr;
   Span span;
 
   const Parameter* find(std::string_view name) const;
+};
+
+struct Rewrite : Definition {
+  const ast::Expr* condition = nullptr;  // null = always
+  const ast::Expr *pattern = nullptr, *replacement = nullptr;
+};
+
+// An operator of ONNX files by those of graph/operators. Its values are the inputs of a node, in order.
+struct OnnxOperator : Definition {
+  struct Requirement {
+    const ast::Expr* condition;
+    std::string message;  // "" = made of the condition
+  };
+  std::string domain;  // never empty: "ai.onnx"
+  std::vector<Requirement> requirements;
+  std::vector<const ast::Expr*> results;
 };
 
 struct RewriteModule {
   std::shared_ptr<const Source> source;
   std::shared_ptr<Arena> arena;
   std::vector<Rewrite> rewrites;
+  std::vector<OnnxOperator> operators;
 };
 
-// Errors go to `diagnostics`; what has errors is left out.
+// Errors go to `diagnostics`; what has errors is left out. An operator that the importer knows is one.
 RewriteModule parse_rewrites(const Source& source, Diagnostics& diagnostics);
 // Those that are built in.
 const RewriteModule& built_in_rewrites();

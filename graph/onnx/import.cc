@@ -135,11 +135,12 @@ class ModelImport {
                                         [&](const std::string& name) { return !name.empty() && !values_.count(name); });
     bool is_known = unknown == node.input().end();
     const proto::FunctionProto* function = called_function(model_, node);
+    const Converter own = own_converter(options_.modules, node.domain(), node.op_type());
     auto converter = converters().find(node.op_type());
     bool is_own = node.domain().empty() || node.domain() == "ai.onnx", is_branch = is_own && node.op_type() == "If";
-    if (!function && !is_own)
+    if (!function && !own && !is_own)
       problem(cat(described(node), ": operators of `", node.domain(), "` are not supported"));
-    else if (!function && !is_branch && converter == converters().end())
+    else if (!function && !own && !is_branch && converter == converters().end())
       refuse(node);
     else if (!is_known && problems_.empty())
       problem(cat(described(node), ": nothing makes its input `", *unknown, "`"));
@@ -148,7 +149,7 @@ class ModelImport {
     else if (is_known && is_branch)
       branch(node);
     else if (is_known)
-      convert(node, converter->second);
+      convert(node, own ? own : converter->second);
   }
 
   void refuse(const proto::NodeProto& node) {

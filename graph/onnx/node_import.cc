@@ -77,6 +77,10 @@ bool NodeImport::has_input(std::size_t index) const {
   return index < inputs() && !node_.input(static_cast<int>(index)).empty();
 }
 
+bool NodeImport::has_output(std::size_t index) const {
+  return index < outputs() && !node_.output(static_cast<int>(index)).empty();
+}
+
 ValueId NodeImport::input(std::size_t index) {
   if (!has_input(index)) return fail(cat("input ", index, " is missing")), scalar(0, DType::F32);
   const std::string& name = node_.input(static_cast<int>(index));
@@ -116,13 +120,12 @@ std::vector<ValueId> NodeImport::add_several(const std::string& op, WorkloadArgu
                                              const std::vector<ValueId>& inputs) {
   std::string error;
   std::optional<std::vector<ValueId>> made;
-  std::string name = node_.output_size() > 0 ? node_.output(0) : node_.name();
   if (std::ranges::any_of(inputs, [&](ValueId input) { return is_empty(input); })) fail(kNoElements);
   // Products of our own may have operands of two types, those of ONNX not.
   bool is_product = op == "matmul" || op.starts_with("conv");
   if (is_product && dtype(inputs[0]) != dtype(inputs[1]))
     fail(cat("its operands are ", name_of(dtype(inputs[0])), " and ", name_of(dtype(inputs[1]))));
-  if (problem_.empty()) made = builder_.add(op, std::move(arguments), inputs, name, error);
+  if (problem_.empty()) made = builder_.add(op, std::move(arguments), inputs, result_name(), error);
   if (made) return *made;
   fail(error);
   return {inputs.empty() ? scalar(0, DType::F32) : inputs[0]};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/import_onnx.h"
 #include "graph/onnx/proto.h"
 
 namespace tw::graph::onnx {
@@ -49,6 +49,7 @@ class NodeImport {
   std::size_t inputs() const { return static_cast<std::size_t>(node_.input_size()); }
   std::size_t outputs() const { return static_cast<std::size_t>(node_.output_size()); }
   bool has_input(std::size_t index) const;
+  bool has_output(std::size_t index) const;
   ValueId input(std::size_t index);
   // A copy: what is made next may move all types.
   std::vector<i64> shape(ValueId value) const { return builder_.type(value).shape; }
@@ -63,6 +64,9 @@ class NodeImport {
   std::vector<i64> integers_of(const char* attribute, std::size_t index, std::vector<i64> otherwise = {});
 
   // ---- what is made
+  GraphBuilder& builder() { return builder_; }
+  // The name that what is made gets.
+  const std::string& result_name() const { return node_.output_size() > 0 ? node_.output(0) : node_.name(); }
   ValueId add(const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs);
   std::vector<ValueId> add_several(const std::string& op, WorkloadArguments arguments,
                                    const std::vector<ValueId>& inputs);
@@ -118,6 +122,9 @@ void add_attention(Converters& table);
 void add_places(Converters& table);
 void add_trigonometry(Converters& table);
 const Converters& converters();
+// Of the operator of that domain and name in one of the modules; empty if there is none.
+Converter own_converter(const std::vector<const RewriteModule*>& modules, const std::string& domain,
+                        const std::string& name);
 // Operators that are known and not supported, and why (refused.cc).
 using Refusals = std::map<std::string, std::string>;
 const Refusals& refusals();

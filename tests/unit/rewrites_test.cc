@@ -9,22 +9,15 @@
 #include "dsl/base/text.h"
 #include "graph/passes/passes.h"
 #include "support/graph_kit.h"
+#include "tests/unit/parsed_rewrites.h"
 
 namespace tw::graph {
 namespace {
 
 using Ints = std::vector<i64>;
 
-struct Parsed {
-  RewriteModule module;
-  std::string errors;
-};
-Parsed parsed(const std::string& text) {
-  Source source{"own.tw", text};
-  Diagnostics diagnostics(source);
-  RewriteModule module = parse_rewrites(source, diagnostics);
-  return {std::move(module), diagnostics.render()};
-}
+using test::parsed;
+using Parsed = test::ParsedRewrites;
 
 TEST(Rewrites, TheBuiltInOnesHaveNoErrors) {
   EXPECT_EQ(parsed(std::string(*embedded_text("graph/rewrites.tw"))).errors, "");
@@ -80,7 +73,7 @@ TEST(Rewrites, ErrorsSayWhatAndWhere) {
             std::string::npos);
 }
 
-class Builder : public test::GraphKit {
+class Builder : public tw::test::GraphKit {
  public:
   ValueId number(double value, const Ints& shape) {
     HostArray array = HostArray::zeros(DType::F32, {});
