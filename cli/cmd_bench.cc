@@ -232,7 +232,8 @@ int run_bench(int count, char** words) {
   app.add_option("--threads", models.threads, "of models: threads that one inference uses; 0 = all that there are")
       .range(0, 1024);
   app.add_option("--shape", models.shapes, "of models: NAME=EXTENT,...: the shape of an input that a file leaves open");
-  app.add_option("--rewrites", models.rewrites, "of models: a file of rewritings of graphs (docs/models.md)");
+  app.add_option("--rewrites", models.rewrites,
+                 "of models: a file of rewritings of graphs and of operators (docs/models.md)");
   app.add_option("--precision", models.precision, "of models: bf16 or f16, as for `compile`");
   app.add_option("--seconds", models.seconds, "of models: how long each is measured; five rounds at least").positive();
   app.add_option("--limit", models.limit, "of models: seconds that a library may take to start, and to load one")

@@ -158,7 +158,7 @@ int run_compile(int count, char** words) {
   app.add_option("--precision", options.choices.precision,
                  "of weights and of values between kernels: bf16 or f16, where kernels compute in f32; default: f32");
   app.add_option("--rewrites", options.choices.rewrites,
-                 "a file of rewritings of graphs (docs/models.md), tried before the built-in ones");
+                 "a file of rewritings of graphs (docs/models.md), tried before the built-in ones, and of operators");
   app.add_option("--seed", options.choices.seed, "of the search, and of the data of --check");
   app.add_option("--emit", options.emit, "graph: print the graph and its kernels instead");
   app.add_flag(

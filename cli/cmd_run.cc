@@ -242,7 +242,8 @@ int run_run(int count, char** words) {
   app.add_option("--target", choices.target, "of an ONNX file: a device instead of this processor, as for `compile`");
   app.add_option("--precision", choices.precision, "of an ONNX file: f32, bf16 or f16, as for `compile`");
   app.add_option("--database", choices.database, "of an ONNX file: take the fastest kernels from there");
-  app.add_option("--rewrites", choices.rewrites, "of an ONNX file: a file of rewritings of graphs (docs/models.md)");
+  app.add_option("--rewrites", choices.rewrites,
+                 "of an ONNX file: a file of rewritings of graphs and of operators (docs/models.md)");
   app.add_option("--seed", choices.seed, "of random inputs, and of the search for an ONNX file's kernels");
   if (std::optional<int> code = app.parse(count, words)) return *code;
   if (options.json && !options.profile && options.seconds <= 0)

@@ -415,8 +415,9 @@ int run_tune(int count, char** words) {
           "examples/gemm.yaml --more 200\n  tracewright tune resnet18.onnx --seconds 300");
   app.add_option("FILE", options.file, "the task list, YAML; or a model, ONNX").required();
   app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
-  app.add_option("--rewrites", options.rewrites,
-                 "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones");
+  app.add_option(
+      "--rewrites", options.rewrites,
+      "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones, and of operators");
   app.add_option("--precision", options.precision, "of the kernels of a model: bf16 or f16, as for `compile`");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--measure-on", options.measure_on,

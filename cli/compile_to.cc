@@ -53,17 +53,17 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   if (!precision) return std::nullopt;
   if (is_device(*target) && entries.size() > 1)
     return say("--shape: a library for a device has one entry: say one shape for each input"), std::nullopt;
+  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
+  if (!rewrites) return std::nullopt;
   std::vector<OpenedModel> models;
   std::vector<graph::Graph> imported;
   graph::SharedConstants constants;
   for (const std::vector<ModelShape>& shapes : entries) {
-    std::optional<graph::Graph> graph = open_graph(choices.file, shapes);
+    std::optional<graph::Graph> graph = open_graph(choices.file, shapes, *rewrites);
     if (!graph) return std::nullopt;
     constants.share(*graph);
     imported.push_back(std::move(*graph));
   }
-  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
-  if (!rewrites) return std::nullopt;
   TaskNames names;
   for (graph::Graph& from : imported) {
     if (*precision != DType::F32 && !has_floats(from))

@@ -5,6 +5,7 @@
 
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
+#include "graph/own_operator.h"
 #include "runtime/console/output.h"
 
 namespace tw::cli {
@@ -14,8 +15,9 @@ bool is_renamed_model(const std::string& path) {
   return say(cat(path, " is an ONNX model, but its name does not end in .onnx: rename it")), true;
 }
 
-std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes) {
-  graph::ImportOptions options;
+std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes,
+                                       const OwnRewrites& own) {
+  graph::ImportOptions options{.modules = own.modules()};
   std::vector<std::string> names = shapes.empty() ? std::vector<std::string>() : graph::onnx_inputs(path);
   for (const ModelShape& shape : shapes) {
     if (!names.empty() && std::ranges::count(names, shape.name) == 0)
@@ -42,15 +44,25 @@ std::optional<OwnRewrites> OwnRewrites::read(const std::vector<std::string>& pat
     Source source{path, *text};
     Diagnostics diagnostics(source);
     auto module = std::make_unique<graph::RewriteModule>(graph::parse_rewrites(source, diagnostics));
-    for (const graph::Rewrite& rewrite : module->rewrites) {
-      std::string problem = graph::check_rewrite(*module, rewrite);
-      if (!problem.empty()) diagnostics.error(rewrite.span, cat("`", rewrite.name, "` is not proved: ", problem));
-    }
+    out.check(*module, diagnostics);
     std::fputs(diagnostics.render().c_str(), stderr);
     if (diagnostics.has_errors()) return std::nullopt;
     out.modules_.push_back(std::move(module));
   }
   return out;
+}
+
+void OwnRewrites::check(const graph::RewriteModule& module, Diagnostics& diagnostics) const {
+  for (const graph::Rewrite& rewrite : module.rewrites) {
+    std::string problem = graph::check_rewrite(module, rewrite);
+    if (!problem.empty()) diagnostics.error(rewrite.span, cat("`", rewrite.name, "` is not proved: ", problem));
+  }
+  for (const graph::OnnxOperator& op : module.operators) {
+    graph::OwnOperator other = graph::find_operator(modules(), op.domain, op.name);
+    if (other.text)
+      diagnostics.error(op.span, cat("there is an operator `", op.name, "` of `", op.domain, "` in ",
+                                     other.module->source->name, " already"));
+  }
 }
 
 std::vector<const graph::RewriteModule*> OwnRewrites::modules() const {

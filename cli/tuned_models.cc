@@ -20,7 +20,7 @@ constexpr double kApart = 0.05;  // a larger part of the time that is in no kern
 
 std::optional<WholeModelTimes> times_of(const ListedModel& model, Database& database, const MachineRates& rates,
                                         const OwnRewrites& rewrites, std::string& error) {
-  graph::ImportOptions how;
+  graph::ImportOptions how{.modules = rewrites.modules()};
   for (const ModelShape& shape : model.shapes) how.shapes[shape.name] = shape.extents;
   auto imported = graph::import_onnx(model.path, how);
   if (auto* problems = std::get_if<graph::ImportProblems>(&imported))

@@ -213,7 +213,7 @@ def compile(model, *, shapes=None, threads=None, target=None, database=None, rew
     each: the i-th one of every list belongs to entry i, and a call runs the entry for the shapes of its arrays. threads:
     that one call uses; None = all that this process may use. target: a device, as "opencl" or "cuda -device=h100"; None =
     this processor. database: take the fastest kernels from there, where it has some. rewrites: files of rewritings of
-    graphs (docs/models.md), a path or a list. precision: "bf16" or "f16" stores weights and values between kernels so;
+    graphs (docs/models.md) and of operators (docs/onnx.md), a path or a list. precision: "bf16" or "f16" stores weights and values between kernels so;
     None = as they are. output: the folder to write to; None = one that is removed with the
     Model. check: compare with the model as it was imported, on random inputs.
 

@@ -260,7 +260,7 @@ using Rewrites = std::vector<const graph::RewriteModule*>;
 // The tasks of a model, which take the place of its entry. False after errors.
 bool add_model(const TaskEntry& entry, const Target& target, const std::string& path, std::vector<TaskEntry>& entries,
                LoadedList& out, const Rewrites& rewrites, Diagnostics& diagnostics) {
-  graph::ImportOptions options;
+  graph::ImportOptions options{.modules = rewrites};
   std::vector<std::string> inputs = graph::onnx_inputs(path);
   for (const ModelShape& shape : entry.shapes) {
     if (!inputs.empty() && std::ranges::count(inputs, shape.name) == 0)

@@ -33,7 +33,7 @@ struct LoadedList {
 // that belong to the list, with their places. `shapes` and `precision` are of an ONNX file. Paths of workloads and
 // modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty, and `strategy`
 // all of its `search`. What the list leaves out of `search` is filled in. `rewrites` are tried on its models before
-// those that are built in.
+// those that are built in, and their operators are known.
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "",
                                     const std::string& strategy = "", const std::vector<ModelShape>& shapes = {},
                                     const std::vector<const graph::RewriteModule*>& rewrites = {},

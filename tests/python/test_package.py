@@ -166,6 +166,16 @@ class Compile(Package):
         with self.assertRaisesRegex(tw.Error, "`off` is not proved"):
             tw.compile(two_layers()[0], rewrites=self.folder / "wrong.tw")
 
+    def test_operators_of_ones_own_are_text(self):
+        model = model_of([("Bent", ["x"], ["y"])], [("x", FLOAT, [8, 64])], [("y", FLOAT, [8, 64])])
+        model.graph.node[0].domain = "own"
+        model.opset_import.append(helper.make_opsetid("own", 1))
+        with self.assertRaisesRegex(tw.Error, "operators of `own` are not supported"):
+            tw.compile(model)
+        (self.folder / "own.tw").write_text('onnx "own" Bent(x: value, by: number = 2) { return relu(x) * by }\n')
+        compiled = tw.compile(model, rewrites=self.folder / "own.tw", threads=1)
+        expect_close(compiled(rows()), 2 * np.maximum(rows(), 0))
+
     def test_a_folder_of_ones_own_and_one_that_goes_with_the_model(self):
         model = tw.compile(two_layers()[0], output=self.folder / "own", threads=1)
         del model

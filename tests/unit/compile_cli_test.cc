@@ -481,6 +481,49 @@ TEST_F(CompileCommand, TuneTakesRewritings) {
   expect_refused({"tune", path, "--rewrites", "none.tw"}, 2, "none.tw");
 }
 
+// All commands that take a model know the operators of --rewrites, alone and for the models of a list.
+TEST_F(CompileCommand, OperatorsOfOnesOwn) {
+  using namespace graph::test;
+  test::write_file(at("own.onnx"), model(part(1, node("Bent", {"x"}, {"y"}, integer("by", 2), "own")) + part(2, "g") +
+                                         part(11, value_info("x", DType::F32, {2, 3})) + part(12, untyped("y"))));
+  test::write_file(at("list.yaml"), "version: 1\ntasks:\n  - {name: net, model: own.onnx}\n");
+  test::write_file(at("own.tw"), "onnx \"own\" Bent(x: value, by: number) { return relu(x) * by }");
+  std::string unknown = "node `y` (Bent): operators of `own` are not supported";
+  expect_refused({"compile", "own.onnx", "--output", "o"}, 2, unknown);
+  expect_refused({"tune", "list.yaml", "--dry-run"}, 2, unknown);
+  Finished made = run({"compile", "own.onnx", "--rewrites", "own.tw", "--threads", "1", "--output", "o", "--check"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("checked "), std::string::npos) << made.out;
+  for (const char* file : {"own.onnx", "list.yaml"}) {
+    Finished tuned = run({"tune", file, "--rewrites", "own.tw", "--trials", "2", "--database", "own.db", "--json"});
+    ASSERT_EQ(tuned.code, 0) << tuned.err;
+    EXPECT_EQ(boost::json::parse(tuned.out).at("models").as_array().size(), 1u) << tuned.err;
+  }
+  HostArray x = HostArray::zeros(DType::F32, {2, 3});
+  for (i64 i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i) - 2.5);
+  test::write_file(at("x.npy"), *npy_bytes(x));
+  Finished ran = run({"run", "own.onnx", "--rewrites", "own.tw", "--input", "x.npy", "--output", "y.npy"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::string error;
+  std::optional<HostArray> y = read_npy(at("y.npy"), error);
+  ASSERT_TRUE(y) << error;
+  for (i64 i = 0; i < y->elements(); ++i) EXPECT_EQ(y->get(i), 2 * std::max(0.0, x.get(i)));
+}
+
+TEST_F(CompileCommand, BadTextOfOperatorsIsRefused) {
+  std::string relu = onnx_case("node/test_relu");
+  test::write_file(at("one.tw"), "onnx \"own\" F(x: value) { return x }");
+  test::write_file(at("two.tw"), "\nonnx \"own\" F(x: value) { return relu(x) }");
+  test::write_file(at("bad.tw"), "onnx \"own\" F(x: value) { return none_such(x) }");
+  auto with = [&](const std::string& first, const std::string& second) {
+    return std::vector<std::string>{"compile", relu, "--output", "o", "--rewrites", first, "--rewrites", second};
+  };
+  expect_refused(with("one.tw", "two.tw"), 2,
+                 "two.tw:2:12: error: there is an operator `F` of `own` in one.tw already");
+  expect_refused(with("one.tw", "bad.tw"), 2, "bad.tw:1:33: error: unknown operator `none_such`");
+  EXPECT_FALSE(fs::exists(at("o")));
+}
+
 TEST_F(CompileCommand, BadInputOfRunIsRefused) {
   expect_refused({"run", "none"}, 2, "is no folder that `tracewright compile` wrote");
   ASSERT_EQ(compile("pytorch-converted/test_Linear").code, 0);
