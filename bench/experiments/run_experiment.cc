@@ -103,6 +103,21 @@ bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& r
   return true;
 }
 
+// Nothing is measured, so tasks are searched for the processor that the results are of, if not for the list's.
+void take_stored_targets(LoadedList& list, StoredResults& results) {
+  for (TuneTask& task : list.tasks) {
+    const TaskKey key = key_of(task);
+    if (!results.of(key.workload, key.target).empty()) continue;
+    std::optional<std::string> stored = results.only_target_of(key.workload);
+    Source text{"target", stored.value_or("")};
+    Diagnostics ignored(text);
+    std::optional<Target> target = stored ? parse_target(text.text, 0, ignored) : std::nullopt;
+    if (!target) continue;
+    say(cat(task.name, ": the results are of `", *stored, "`"));
+    task.target = *target;
+  }
+}
+
 bool measure_rates(StoredResults& results) {
   if (results.has_rates()) return true;
   std::optional<MachineRates> rates =
@@ -220,6 +235,7 @@ ExitCode run_experiment(const std::string& file, const ExperimentOptions& option
   if (!measurer && results->size() == 0)
     return say(cat(stored, " has no results to replay; --results names another file")), Usage;
   if (measurer && !measure_rates(*results)) return say(cat("cannot write ", stored)), Environment;
+  if (!measurer) take_stored_targets(*list, *results);
   Surroundings with{*list, *results, measurer, base + ".scratch.db", stop};
   Searches searches(*experiment, options.arms, with);
   bool is_stored = true;

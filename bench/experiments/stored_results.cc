@@ -22,6 +22,11 @@ std::string without_commas(std::string text) {
   return text;
 }
 
+std::string with_commas(std::string target) {
+  std::ranges::replace(target, ';', ',');
+  return target;
+}
+
 // Traces have ends of lines, and no tabs.
 std::string replaced(std::string text, char from, char to) {
   std::ranges::replace(text, from, to);
@@ -146,6 +151,17 @@ bool StoredResults::set_took(const SearchKey& key, const SearchSeconds& seconds)
 bool StoredResults::set_rates(const MachineRates& rates) {
   rates_ = rates, has_rates_ = true;
   return append(cat(kRates, to_text(rates)));
+}
+
+std::optional<std::string> StoredResults::only_target_of(const std::string& workload) const {
+  const std::string begin = cat(workload, ",");
+  std::optional<std::string> target;
+  for (auto at = tasks_.lower_bound(begin); at != tasks_.end() && at->first.starts_with(begin); ++at) {
+    if (at->second.empty()) continue;
+    if (target) return std::nullopt;
+    target = with_commas(at->first.substr(begin.size()));
+  }
+  return target;
 }
 
 std::size_t StoredResults::size() const {

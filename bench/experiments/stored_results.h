@@ -66,6 +66,8 @@ class StoredResults {
   const MachineRates& rates() const { return rates_; }
   bool has_rates() const { return has_rates_; }
   bool set_rates(const MachineRates& rates);
+  // The target that all results of a workload are of; nullopt if there is none, or several.
+  std::optional<std::string> only_target_of(const std::string& workload) const;
   std::size_t size() const;
   const std::string& path() const { return path_; }
 

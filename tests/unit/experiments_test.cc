@@ -433,6 +433,27 @@ TEST_F(OneArm, SecondsAreThoseOfTheSearchThatMeasured) {
     EXPECT_EQ(line()[column], "") << column;
 }
 
+// Whoever repeats an experiment has another processor than the one that measured.
+TEST_F(OneArm, AReplayIsForTheProcessorThatMeasured) {
+  ExperimentOptions options{.output = folder_.path()};
+  run_experiment(path_, options, &measurer_, stop_);
+  const std::string curves = test::read_file(folder_.path() + "/e.curves.csv");
+  auto list_for = [&](const char* processor) {
+    std::string list = kList;
+    list.replace(list.find("znver3"), 6, processor);
+    file("list.yaml", list);
+  };
+  options.replay = true;
+  list_for("znver4");
+  run_experiment(path_, options, nullptr, stop_);
+  EXPECT_EQ(test::read_file(folder_.path() + "/e.curves.csv"), curves);
+  options.replay = false, options.trials = 2;
+  run_experiment(path_, options, &measurer_, stop_);  // results of two processors
+  list_for("haswell");
+  options.replay = true;
+  EXPECT_EQ(run_experiment(path_, options, nullptr, stop_), NotReached) << "nobody knows which of them is meant";
+}
+
 // Where programs of a task were measured in turn, one without such a time counts in no median.
 TEST_F(OneArm, TimesOfSearchesAndTimesInTurnAreNotMixed) {
   ASSERT_EQ(run_experiment(path_, {.output = folder_.path()}, &measurer_, stop_), Reached);
