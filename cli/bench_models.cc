@@ -111,6 +111,12 @@ std::vector<std::string> shapes_of(const BenchModels& options, const std::string
   return out;
 }
 
+// Of the difference to other libraries.
+double least_allowed(const OpenedModel& model) {
+  const double rounded = is_quantized(model.imported) ? kMostRelativeOfQuantized : 0;
+  return model.precision == DType::F32 ? rounded : std::max(rounded, most_relative(model.precision));
+}
+
 // Compiles one model and measures it; an exit code.
 int bench_one(const BenchModels& options, const OpenedModel& model, const CompileChoices& choices,
               const std::vector<std::string>& libraries, Report& report) {
@@ -128,7 +134,8 @@ int bench_one(const BenchModels& options, const OpenedModel& model, const Compil
                    .library = *library,
                    .inputs = random_inputs(library->inputs, choices.seed),
                    .against = libraries,
-                   .least_allowed = model.precision == DType::F32 ? 0 : most_relative(model.precision),
+                   .is_quantized = is_quantized(model.imported),
+                   .least_allowed = least_allowed(model),
                    .peers = {.threads = choices.threads,
                              .start_timeout = limit,
                              .prepare_timeout = limit,

@@ -42,7 +42,7 @@ class EntryCheck {
     run_ = run_model(library_, inputs_, choices_.threads);
     if (!run_.error.empty()) return not_checked(run_.error, run_.has_failed ? TargetMissed : Environment);
     for (std::size_t i = 0; i < expected->size(); ++i) {
-      found_.push_back(difference((*expected)[i], run_.outputs[i]));
+      found_.push_back(difference((*expected)[i], run_.outputs[i], is_quantized(model_.imported)));
       is_void_ |= found_[i].compared == 0 && (*expected)[i].elements() > 0;
       i64 void_elements = (*expected)[i].elements() - found_[i].compared;
       if (void_elements > 0)
@@ -79,7 +79,8 @@ class EntryCheck {
 
   // The outputs against the model, then the kernels, each as a trial.
   int judge_wide(const std::vector<HostArray>& expected) {
-    int code = judge_outputs(expected, most_relative);
+    const double least = is_quantized(model_.imported) ? kMostRelativeOfQuantized : 0;
+    int code = judge_outputs(expected, [&](DType type) { return std::max(most_relative(type), least); });
     return library_.device.empty() ? worse_code(code, judge_wide_steps()) : code;
   }
 

@@ -1,7 +1,9 @@
 #include "dsl/passes/rounding_error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/reducer.h"
@@ -30,8 +32,13 @@ class Variances {
     known_[buffer] = {variance, sum_roundoff, is_relative};
   }
 
+  // That what a store of `value` leaves in the buffer is whole, if it is.
+  void note_stored(const Buffer* buffer, const Expr* value) {
+    if (is_whole(value)) whole_.insert(buffer);
+  }
+
   const Expr* of(const Expr* e) {
-    if (!is_float(e->type.dtype)) return nullptr;
+    if (e->type.dtype == DType::Bool) return nullptr;
     auto [at, is_new] = memo_.try_emplace(e, nullptr);
     if (is_new) {
       const Expr* variance = compute(e);
@@ -85,13 +92,46 @@ class Variances {
 
   const Expr* of_cast(const Cast* cast) {
     DType from = cast->value->type.dtype, to = cast->type.dtype;
+    const bool is_cut_off = is_float(from) && !is_float(to) && !is_whole(cast->value);
+    if (!is_float(to)) {
+      const Expr* error = of(cast->value);
+      return error && is_cut_off ? jump(Function::Floor, cast->value, error) : error;
+    }
     bool is_narrower = is_float(from) ? unit_roundoff(to) > unit_roundoff(from) : bytes_of(from) >= bytes_of(to);
     const Expr* before = of(cast->value);
     return is_narrower ? sum(before, rounding(cast->value, to, 1)) : before;
   }
 
+  // Is it certainly an integer?
+  bool is_whole(const Expr* e) const {
+    if (!is_float(e->type.dtype)) return true;
+    switch (e->kind) {
+      case Kind::FloatImm:
+        return static_cast<const FloatImm*>(e)->value == std::floor(static_cast<const FloatImm*>(e)->value);
+      case Kind::Load:
+        return whole_.contains(static_cast<const Load*>(e)->buffer);
+      case Kind::Cast:
+        return is_whole(static_cast<const Cast*>(e)->value);
+      case Kind::Binary: {
+        auto* both = static_cast<const Binary*>(e);
+        return both->op != BinaryOp::Div && is_whole(both->a) && is_whole(both->b);
+      }
+      case Kind::Select: {
+        auto* either = static_cast<const Select*>(e);
+        return is_whole(either->then) && is_whole(either->otherwise);
+      }
+      case Kind::Call: {
+        Function function = static_cast<const Call*>(e)->function;
+        return function == Function::Floor || function == Function::Ceil || function == Function::Round;
+      }
+      default:
+        return false;
+    }
+  }
+
   // One rounding or several of the value to the type.
   const Expr* rounding(const Expr* value, DType type, double count) const {
+    if (!is_float(type)) return nullptr;
     return sum(scaled(squared(count * unit_roundoff(type)), square(value)), number(squared(smallest_error(type))));
   }
 
@@ -138,7 +178,7 @@ class Variances {
       case Function::Floor:
       case Function::Ceil:
       case Function::Round:
-        return before ? jump(e, before) : nullptr;
+        return before ? jump(e->function, argument, before) : nullptr;
       default:
         return sum(times(before, squared_slope(e)), own_error(e));
     }
@@ -197,17 +237,19 @@ class Variances {
   }
 
   // A step function: what its value at two standard deviations on either side differs by.
-  const Expr* jump(const Call* e, const Expr* before) const {
-    const Expr* x = wide(e->arguments[0]);
+  const Expr* jump(Function step, const Expr* argument, const Expr* before) const {
+    const Expr* x = wide(argument);
     const Expr* reach = build_.mul(number(2), build_.call(Function::Sqrt, build_.arena.list<const Expr*>({before})));
-    auto at = [&](const Expr* place) { return build_.call(e->function, build_.arena.list<const Expr*>({place})); };
-    return square(build_.mul(number(0.5), build_.sub(at(build_.add(x, reach)), at(build_.sub(x, reach)))));
+    auto at = [&](const Expr* place) { return build_.call(step, build_.arena.list<const Expr*>({place})); };
+    constexpr double kHalf = 0.51;  // a little more, for what is rounded behind it
+    return square(build_.mul(number(kHalf), build_.sub(at(build_.add(x, reach)), at(build_.sub(x, reach)))));
   }
 
   Build build_;
   Program& program_;
   std::unordered_map<const Buffer*, Known> known_;
   std::unordered_map<const Expr*, const Expr*> memo_;
+  std::unordered_set<const Buffer*> whole_;
 };
 
 class WithVariances {
@@ -267,7 +309,7 @@ class WithVariances {
     if (block->init ? !reducer : reads_itself) return false;
     for (std::size_t i = 0; i < store->targets.size(); ++i) {
       const StoreTarget& target = store->targets[i];
-      if (!is_float(target.buffer->dtype)) continue;
+      if (!reducer) variances_.note_stored(target.buffer, store->values[i]);
       Term term = reducer ? of_reduction(block, reducer->values[i], reducer->terms[i])
                           : Term{.value = variances_.of(store->values[i])};
       const Buffer* variance = term.value ? add_block(block, target, term) : nullptr;

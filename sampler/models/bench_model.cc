@@ -49,7 +49,7 @@ Entrant enter(const ModelBench& bench, const std::string& library, PeerResult<st
 void compare(const ModelBench& bench, const Entrant& ours, Entrant& other) {
   for (std::size_t i = 0; i < other.outputs.size(); ++i) {
     const KernelArgument& tensor = bench.library.outputs[i];
-    ModelDifference found = difference(other.outputs[i], ours.outputs[i]);
+    ModelDifference found = difference(other.outputs[i], ours.outputs[i], bench.is_quantized);
     other.row.difference = std::max(other.row.difference, found.relative);
     double most = std::max(most_relative(tensor.dtype), bench.least_allowed);
     if (other.row.verdict == Verdict::Wrong || !found.is_wrong(most)) continue;

@@ -79,8 +79,14 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
   return out;
 }
 
-ModelDifference difference(const HostArray& expected, const HostArray& found) {
+bool is_quantized(const graph::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const graph::Node& node) { return node.op == "rounded"; });
+}
+
+ModelDifference difference(const HostArray& expected, const HostArray& found, bool is_quantized) {
   ModelDifference out;
+  const bool is_byte = expected.dtype == DType::I8 || expected.dtype == DType::U8;
+  const bool is_number = is_float(expected.dtype) || (is_quantized && is_byte);
   double squares = 0, found_squares = 0, product = 0, errors = 0;
   for (i64 i = 0; i < expected.elements(); ++i) {
     double a = expected.get(i), b = found.get(i);
@@ -89,7 +95,7 @@ ModelDifference difference(const HostArray& expected, const HostArray& found) {
       if (std::isfinite(a)) squares += a * a, found_squares += a * a, product += a * a;
       continue;
     }
-    if (!is_float(expected.dtype) || !std::isfinite(a) || !std::isfinite(b)) {
+    if (!is_number || !std::isfinite(a) || !std::isfinite(b)) {
       if (is_float(expected.dtype)) out.largest = INFINITY;
       ++out.different;
       continue;

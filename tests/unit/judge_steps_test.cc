@@ -12,6 +12,7 @@
 #include "graph/import_onnx.h"
 #include "graph/passes/passes.h"
 #include "runtime/export/model_library.h"
+#include "sampler/models/check_model.h"
 #include "sampler/models/check_steps.h"
 #include "support/graph_kit.h"
 #include "support/random_graph.h"
@@ -291,6 +292,34 @@ TEST(JudgeStepsCommand, AWrongKernelThatNoOutputShowsIsRefusedByItsName) {
   EXPECT_LT(first.at("first").at("expected").to_number<double>(), 1);
   EXPECT_FALSE(second.at("wrong").as_bool());
   EXPECT_FALSE(second.as_object().contains("first"));
+}
+
+// Values next to the middle of two integers become either in any layer: bytes that stand for numbers are compared as
+// numbers, indices are not.
+TEST(QuantizedModels, TheirBytesAreNumbers) {
+  auto array_of = [](DType type, const std::vector<double>& numbers) {
+    HostArray array = HostArray::zeros(type, {static_cast<i64>(numbers.size())});
+    for (std::size_t i = 0; i < numbers.size(); ++i) array.set(static_cast<i64>(i), numbers[i]);
+    return array;
+  };
+  const std::vector<double> numbers{100, 20, 30}, near{100, 21, 30}, far{100, 80, 30};
+  for (DType type : {DType::U8, DType::I8}) {
+    auto is_wrong = [&](const std::vector<double>& found, bool is_quantized) {
+      return difference(array_of(type, numbers), array_of(type, found), is_quantized)
+          .is_wrong(kMostRelativeOfQuantized);
+    };
+    EXPECT_FALSE(is_wrong(near, true));
+    EXPECT_TRUE(is_wrong(far, true));
+    EXPECT_TRUE(is_wrong(near, false));
+  }
+  EXPECT_TRUE(
+      difference(array_of(DType::I64, numbers), array_of(DType::I64, near), true).is_wrong(kMostRelativeOfQuantized));
+  for (bool rounds : {false, true}) {
+    Builder kit;
+    ValueId x = kit.input({2, 3});
+    kit.output(kit.add(rounds ? "rounded" : "relu", {}, {x}));
+    EXPECT_EQ(is_quantized(kit.builder.finish()), rounds);
+  }
 }
 
 }  // namespace

@@ -515,6 +515,44 @@ TEST(ResultCheck, ATransformerBlockIsRightAndItsFaultsAreFound) {
   }
 }
 
+// Integers that stand for floats, rounded or cut off, and what becomes of them.
+constexpr const char* kQuantized = R"(
+workload quantized(N: int) {
+  input X: f32[N]
+  R[i: N] = X[i] * 20.3 * 1.7
+  Q[i: N] = round(R[i]) + 100.0
+  output Y: u8[i: N] = u8(min(max(Q[i], 0.0), 255.0))
+  output Z: i32[i: N] = i32(R[i])
+  output V: f32[i: N] = f32(Y[i]) * 0.1
+}
+)";
+
+// Of R in f32 some elements lie on the other side of the middle of two integers than exact ones.
+TEST(ResultCheck, IntegersNextToWhereTheyChangeMayBeEither) {
+  Source source{"quantized.tw", kQuantized};
+  Diagnostics diagnostics(source);
+  WorkloadModule module = parse_workloads(source, diagnostics);
+  std::optional<OwnedProgram> owned = instantiate(module, "quantized", {{"N", i64{4000000}}}, {}, diagnostics);
+  ASSERT_TRUE(owned) << diagnostics.render();
+  Judged judged(owned->program);
+  Results results = judged.results_of(owned->program),
+          exact = judged.results_of(widen_to_f64(judged.arena(), owned->program));
+  i64 others = 0;
+  for (const auto& [name, array] : results) {
+    Comparison found = judged.compared(name, array);
+    EXPECT_TRUE(found.is_right()) << name << ": " << difference_text(found, array.elements(), "");
+    for (i64 i = 0; i < array.elements(); ++i) others += name != "V" && array.get(i) != exact.at(name).get(i);
+    auto wrong_with = [&](double more) {
+      HostArray changed = array;
+      for (i64 i = 0; i < changed.elements(); ++i) changed.set(i, array.get(i) + (name == "V" ? 0.1 : 1) * more);
+      return judged.compared(name, changed).wrong;
+    };
+    EXPECT_GT(wrong_with(1), array.elements() * 99 / 100) << name << ": nearly all are far from where it changes";
+    EXPECT_EQ(wrong_with(3), array.elements()) << name << ": either, and no other one";
+  }
+  EXPECT_GT(others, 0) << "this test shows nothing";
+}
+
 TEST(ResultCheck, EveryOperatorHasVariances) {
   for (const test::SmallOperator& one : test::small_operators()) {
     Arena arena;
