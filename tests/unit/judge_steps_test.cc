@@ -317,8 +317,7 @@ TEST(QuantizedModels, TheirBytesAreNumbers) {
   for (bool rounds : {false, true}) {
     Builder kit;
     ValueId x = kit.input({2, 3});
-    kit.output(kit.add(rounds ? "rounded" : "relu", {}, {x}));
-    EXPECT_EQ(is_quantized(kit.builder.finish()), rounds);
+    EXPECT_EQ(is_quantized(kit.finish(kit.add(rounds ? "rounded" : "relu", {}, {x}))), rounds);
   }
 }
 
