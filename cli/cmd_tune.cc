@@ -279,7 +279,7 @@ int run_search(const LoadedList& list, TuneOptions tuning, const std::string& pa
   bool is_written = result.model_bytes.empty() || replace_file(options.model_file, result.model_bytes);
   boost::json::array models;
   if (result.error.empty() && !result.interrupted && worker.measurer)
-    models = time_tuned_models(list, *database, tuning.rates, options.rewrites);
+    models = time_tuned_models(list, *database, tuning.rates);
   if (options.json) {
     boost::json::object all = to_json(result, faults);
     if (!list.models.empty()) all["models"] = models;
@@ -415,9 +415,9 @@ int run_tune(int count, char** words) {
           "examples/gemm.yaml --more 200\n  tracewright tune resnet18.onnx --seconds 300");
   app.add_option("FILE", options.file, "the task list, YAML; or a model, ONNX").required();
   app.add_option("--shape", options.shapes, "NAME=EXTENT,...: the shape of an input that a model leaves open");
-  app.add_option(
-      "--rewrites", options.rewrites,
-      "a file of rewritings of graphs (docs/models.md), tried on models before the built-in ones, and of operators");
+  app.add_option("--rewrites", options.rewrites,
+                 "a file of rewritings of graphs (docs/models.md), tried on models before those of the list and the "
+                 "built-in ones, and of operators");
   app.add_option("--precision", options.precision, "of the kernels of a model: bf16 or f16, as for `compile`");
   app.add_option("--database", options.database, "the database, instead of the list's");
   app.add_option("--measure-on", options.measure_on,

@@ -53,7 +53,7 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   if (!precision) return std::nullopt;
   if (is_device(*target) && entries.size() > 1)
     return say("--shape: a library for a device has one entry: say one shape for each input"), std::nullopt;
-  std::optional<OwnRewrites> rewrites = OwnRewrites::read(choices.rewrites);
+  std::optional<graph::OwnRewrites> rewrites = read_rewrites(choices.rewrites);
   if (!rewrites) return std::nullopt;
   std::vector<OpenedModel> models;
   std::vector<graph::Graph> imported;

@@ -5,7 +5,6 @@
 
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
-#include "graph/own_operator.h"
 #include "runtime/console/output.h"
 
 namespace tw::cli {
@@ -16,7 +15,7 @@ bool is_renamed_model(const std::string& path) {
 }
 
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes,
-                                       const OwnRewrites& own) {
+                                       const graph::OwnRewrites& own) {
   graph::ImportOptions options{.modules = own.modules()};
   std::vector<std::string> names = shapes.empty() ? std::vector<std::string>() : graph::onnx_inputs(path);
   for (const ModelShape& shape : shapes) {
@@ -36,38 +35,16 @@ std::optional<graph::Graph> open_graph(const std::string& path, const std::vecto
   return std::get<graph::Graph>(std::move(imported));
 }
 
-std::optional<OwnRewrites> OwnRewrites::read(const std::vector<std::string>& paths) {
-  OwnRewrites out;
+std::optional<graph::OwnRewrites> read_rewrites(const std::vector<std::string>& paths) {
+  graph::OwnRewrites out;
   for (const std::string& path : paths) {
     std::optional<std::string> text = read_file(path);
     if (!text) return std::nullopt;
-    Source source{path, *text};
-    Diagnostics diagnostics(source);
-    auto module = std::make_unique<graph::RewriteModule>(graph::parse_rewrites(source, diagnostics));
-    out.check(*module, diagnostics);
-    std::fputs(diagnostics.render().c_str(), stderr);
-    if (diagnostics.has_errors()) return std::nullopt;
-    out.modules_.push_back(std::move(module));
+    std::string messages;
+    const bool is_good = out.add({path, *text}, messages);
+    std::fputs(messages.c_str(), stderr);
+    if (!is_good) return std::nullopt;
   }
-  return out;
-}
-
-void OwnRewrites::check(const graph::RewriteModule& module, Diagnostics& diagnostics) const {
-  for (const graph::Rewrite& rewrite : module.rewrites) {
-    std::string problem = graph::check_rewrite(module, rewrite);
-    if (!problem.empty()) diagnostics.error(rewrite.span, cat("`", rewrite.name, "` is not proved: ", problem));
-  }
-  for (const graph::OnnxOperator& op : module.operators) {
-    graph::OwnOperator other = graph::find_operator(modules(), op.domain, op.name);
-    if (other.text)
-      diagnostics.error(op.span, cat("there is an operator `", op.name, "` of `", op.domain, "` in ",
-                                     other.module->source->name, " already"));
-  }
-}
-
-std::vector<const graph::RewriteModule*> OwnRewrites::modules() const {
-  std::vector<const graph::RewriteModule*> out;
-  for (const auto& module : modules_) out.push_back(module.get());
   return out;
 }
 

@@ -1,13 +1,12 @@
 // ONNX models as the subcommands open them: with rewritings and operators from the command line, what is wrong on
 // standard error.
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
-#include "graph/rewrites.h"
+#include "graph/own_rewrites.h"
 #include "runtime/lists/task_list.h"
 
 namespace tw::cli {
@@ -19,21 +18,11 @@ inline bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
 // folder and is none.
 bool is_renamed_model(const std::string& path);
 
-// The files of --rewrites.
-class OwnRewrites {
- public:
-  // Each rewriting is proved by running before it is used; an operator is in one file only. nullopt after messages.
-  static std::optional<OwnRewrites> read(const std::vector<std::string>& paths);
-  std::vector<const graph::RewriteModule*> modules() const;  // in the order of the files; they live as long as this
-
- private:
-  void check(const graph::RewriteModule& module, Diagnostics& diagnostics) const;
-
-  std::vector<std::unique_ptr<graph::RewriteModule>> modules_;
-};
+// The files of --rewrites; nullopt after messages.
+std::optional<graph::OwnRewrites> read_rewrites(const std::vector<std::string>& paths);
 
 // `shapes`: of inputs whose dimensions the file leaves open. nullopt after messages.
 std::optional<graph::Graph> open_graph(const std::string& path, const std::vector<ModelShape>& shapes,
-                                       const OwnRewrites& own);
+                                       const graph::OwnRewrites& own);
 
 }  // namespace tw::cli

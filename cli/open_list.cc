@@ -21,10 +21,10 @@ std::optional<LoadedList> open_list(const std::string& path, const std::string& 
     return say("--precision is for a model; in a list it is `precision: bf16`"), std::nullopt;
   if (!shapes.empty() && !is_onnx(path))
     return say("--shape is for a model; in a list it is `shapes: {x: [1, 3, 224, 224]}`"), std::nullopt;
-  std::optional<OwnRewrites> own = OwnRewrites::read(rewrites);
+  std::optional<graph::OwnRewrites> own = read_rewrites(rewrites);
   if (!own) return std::nullopt;
   std::string messages;
-  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, own->modules(), *type);
+  std::optional<LoadedList> list = load_list(path, messages, rules, strategy, *parsed, *own, *type);
   if (!list && is_renamed_model(path)) return std::nullopt;
   std::fputs(messages.c_str(), stderr);
   return list;

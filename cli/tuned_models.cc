@@ -5,7 +5,6 @@
 #include <boost/json.hpp>
 
 #include "cli/interrupt.h"
-#include "cli/open_graph.h"
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
 #include "graph/passes/passes.h"
@@ -19,7 +18,7 @@ constexpr double kSeconds = 3;   // for a model
 constexpr double kApart = 0.05;  // a larger part of the time that is in no kernel is worth a word
 
 std::optional<WholeModelTimes> times_of(const ListedModel& model, Database& database, const MachineRates& rates,
-                                        const OwnRewrites& rewrites, std::string& error) {
+                                        const graph::OwnRewrites& rewrites, std::string& error) {
   graph::ImportOptions how{.modules = rewrites.modules()};
   for (const ModelShape& shape : model.shapes) how.shapes[shape.name] = shape.extents;
   auto imported = graph::import_onnx(model.path, how);
@@ -38,14 +37,12 @@ std::optional<WholeModelTimes> times_of(const ListedModel& model, Database& data
 
 }  // namespace
 
-boost::json::array time_tuned_models(const LoadedList& list, Database& database, const MachineRates& rates,
-                                     const std::vector<std::string>& rewrites) {
+boost::json::array time_tuned_models(const LoadedList& list, Database& database, const MachineRates& rates) {
   boost::json::array rows;
-  std::optional<OwnRewrites> own = OwnRewrites::read(rewrites);
   for (const ListedModel& model : list.models) {
-    if (is_device(model.target) || !own || stop_wanted) continue;
+    if (is_device(model.target) || stop_wanted) continue;
     std::string error;
-    std::optional<WholeModelTimes> times = times_of(model, database, rates, *own, error);
+    std::optional<WholeModelTimes> times = times_of(model, database, rates, list.rewrites, error);
     if (times) {
       rows.push_back({{"name", model.name},
                       {"first_us", times->first * 1e6},

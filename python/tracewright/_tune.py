@@ -48,7 +48,7 @@ def tune(model_or_task_list, *, seconds=None, trials=None, threads=None, target=
     seconds: limit of this run. trials: for each task, those of earlier runs included. threads: that one inference
     uses, as in `compile`, since kernels are found by it. target: a device, or a processor as "cpu -threads=2"; None = this
     processor. database: default is tuning.db, or what the list says. shapes: of inputs that the model leaves open.
-    rewrites: files of rewritings and operators, as in `compile`; of a list for its models. precision: of its kernels, as in
+    rewrites: files of rewritings and operators, as in `compile`; of a list beside its own. precision: of its kernels, as in
     `compile`. show: print progress to standard error.
 
     Ctrl-C ends the search after the kernel at hand and raises KeyboardInterrupt. Raises Error where the command fails.

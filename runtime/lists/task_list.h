@@ -94,7 +94,8 @@ struct TaskList {
       0.005};  // a task ends when another batch is expected to gain a smaller part; 0 = never early
   Located<std::string> database{"tuning.db"};  // path as written
   std::vector<ModuleEntry> modules;
-  Located<std::string> rules{"cpu"};  // name of a rule set
+  std::vector<Located<std::string>> rewrites;  // files of rewritings and operators for the models; paths as written
+  Located<std::string> rules{"cpu"};           // name of a rule set
   SearchEntry search;
   Located<u64> seed{0};
   std::vector<TaskEntry> tasks;

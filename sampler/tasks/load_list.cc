@@ -46,6 +46,13 @@ class TaskMaker {
     if (entry.workload.given) return from_file(entry);
     return entry.op.given && entry.args_readable ? from_operator(entry) : std::nullopt;
   }
+  // False after errors.
+  bool add_rewrites(const Located<std::string>& file, graph::OwnRewrites& out) {
+    std::optional<Source> source = read(file);
+    if (!source) return false;
+    if (out.add(*source, other_errors_)) return true;
+    return diagnostics_.error(file.span, cat(source->name, " has errors, see below")), false;
+  }
   std::string resolve(const std::string& path) const {
     return (std::filesystem::path(folder_) / path).lexically_normal().string();
   }
@@ -114,22 +121,29 @@ class TaskMaker {
     return program;
   }
 
+  // A file that the list names; nullopt after an error.
+  std::optional<Source> read(const Located<std::string>& file) {
+    std::string path = resolve(file.value);
+    if (!std::filesystem::is_regular_file(path)) {
+      diagnostics_.error(file.span, cat("there is no file ", path),
+                         "paths are relative to the folder of the task list");
+      return std::nullopt;
+    }
+    std::string error;
+    std::optional<std::string> text = read_text_file(path, error);
+    if (!text) return diagnostics_.error(file.span, error), std::nullopt;
+    return Source{path, *text};
+  }
+
   // Null after errors; a file with errors reports them once.
   const WorkloadModule* open_module(const TaskEntry& entry) {
     std::string path = resolve(entry.workload.value);
     auto [found, is_new] = modules_.try_emplace(path);
     if (!is_new) return found->second ? &*found->second : nullptr;
-    if (!std::filesystem::is_regular_file(path)) {
-      diagnostics_.error(entry.workload.span, cat("there is no file ", path),
-                         "paths are relative to the folder of the task list");
-      return nullptr;
-    }
-    std::string error;
-    std::optional<std::string> text = read_text_file(path, error);
-    if (!text) return diagnostics_.error(entry.workload.span, error), nullptr;
-    Source source{path, *text};
-    Diagnostics inner(source);
-    WorkloadModule module = parse_workloads(source, inner);
+    std::optional<Source> source = read(entry.workload);
+    if (!source) return nullptr;
+    Diagnostics inner(*source);
+    WorkloadModule module = parse_workloads(*source, inner);
     other_errors_ += inner.render();
     if (inner.has_errors()) {
       diagnostics_.error(entry.workload.span, cat(path, " has errors, see below"));
@@ -255,11 +269,10 @@ Target with_whole_path(Target target, const std::string& path) {
   return target;
 }
 
-using Rewrites = std::vector<const graph::RewriteModule*>;
-
 // The tasks of a model, which take the place of its entry. False after errors.
 bool add_model(const TaskEntry& entry, const Target& target, const std::string& path, std::vector<TaskEntry>& entries,
-               LoadedList& out, const Rewrites& rewrites, Diagnostics& diagnostics) {
+               LoadedList& out, Diagnostics& diagnostics) {
+  const std::vector<const graph::RewriteModule*> rewrites = out.rewrites.modules();
   graph::ImportOptions options{.modules = rewrites};
   std::vector<std::string> inputs = graph::onnx_inputs(path);
   for (const ModelShape& shape : entry.shapes) {
@@ -298,14 +311,22 @@ void set_machines(LoadedList& out) {
   }
 }
 
-// Makes the programs of all entries. Where there is none, an entry is left without a task.
-void add_tasks(LoadedList& out, TaskMaker& maker, const Rewrites& rewrites, Diagnostics& diagnostics) {
+// The files that the list names, behind those of the caller. False after errors.
+bool add_rewrites(LoadedList& out, TaskMaker& maker) {
+  bool is_good = true;
+  for (const Located<std::string>& file : out.list.rewrites) is_good &= maker.add_rewrites(file, out.rewrites);
+  return is_good;
+}
+
+// Makes the programs of all entries. Where there is none, an entry is left without a task. Without all rewritings
+// and operators models are left out: what would be said of them follows from what was said already.
+void add_tasks(LoadedList& out, TaskMaker& maker, bool has_rewrites, Diagnostics& diagnostics) {
   std::vector<TaskEntry> entries;
   for (const TaskEntry& entry : out.list.tasks) {
     Target target = entry.target.given ? entry.target.value : out.list.target.value;
     if (is_device_file(target.gpu)) target = with_whole_path(target, maker.resolve(target.gpu));
     if (entry.model.given) {
-      if (!add_model(entry, target, maker.resolve(entry.model.value), entries, out, rewrites, diagnostics))
+      if (!has_rewrites || !add_model(entry, target, maker.resolve(entry.model.value), entries, out, diagnostics))
         entries.push_back(entry);
       continue;
     }
@@ -335,14 +356,14 @@ std::string list_of_model(const std::string& path, const std::vector<ModelShape>
 
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules,
                                     const std::string& strategy, const std::vector<ModelShape>& shapes,
-                                    const Rewrites& rewrites, DType precision) {
+                                    const graph::OwnRewrites& rewrites, DType precision) {
   std::string error;
   std::optional<std::string> text =
       path.ends_with(".onnx") ? list_of_model(path, shapes, precision) : read_text_file(path, error);
   if (!text) return messages += cat("error: ", error, "\n"), std::nullopt;
   Source source{path, *text};
   Diagnostics diagnostics(source);
-  LoadedList out{parse_task_list(diagnostics), {}, {}, rules::Library::built_in(), source};
+  LoadedList out{parse_task_list(diagnostics), {}, {}, rules::Library::built_in(), source, rewrites};
   find_devices(out.list, first_cuda_device, diagnostics);
   if (!rules.empty())
     out.list.rules.value = rules;
@@ -350,7 +371,8 @@ std::optional<LoadedList> load_list(const std::string& path, std::string& messag
     out.list.rules.value = name_of(out.list.target.value.kind);
   check_tasks(out.list, operator_signatures(), diagnostics);
   TaskMaker maker(std::filesystem::path(path).parent_path().string(), diagnostics);
-  add_tasks(out, maker, rewrites, diagnostics);
+  const bool has_rewrites = add_rewrites(out, maker);
+  add_tasks(out, maker, has_rewrites, diagnostics);
   add_modules(out, maker, diagnostics);
   check_rule_set(out.list, rules, out.library, maker, diagnostics);
   if (Located<std::string>& transfer = out.list.search.transfer;

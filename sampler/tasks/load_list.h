@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/rewrites.h"
+#include "graph/own_rewrites.h"
 #include "rules/lang/library.h"
 #include "runtime/lists/task_list.h"
 #include "sampler/search/tune.h"
@@ -26,18 +26,18 @@ struct LoadedList {
   std::vector<TuneTask> tasks;  // in the order of list.tasks
   std::vector<ListedModel> models;
   rules::Library library;
-  Source source;  // of the list
+  Source source;                // of the list
+  graph::OwnRewrites rewrites;  // of the caller, then of the list: what its models are made with
 };
 
 // nullopt after errors. An ONNX file stands for the list of its one model. `messages`: errors and warnings of all files
-// that belong to the list, with their places. `shapes` and `precision` are of an ONNX file. Paths of workloads and
-// modules are relative to the folder of the list. `rules` replaces the list's rule set, if not empty, and `strategy`
-// all of its `search`. What the list leaves out of `search` is filled in. `rewrites` are tried on its models before
-// those that are built in, and their operators are known.
+// that belong to the list, with their places. `shapes` and `precision` are of an ONNX file. Paths of workloads,
+// modules and rewritings are relative to the folder of the list. `rules` replaces the list's rule set, if not empty,
+// and `strategy` all of its `search`. What the list leaves out of `search` is filled in. `rewrites` are tried on its
+// models before those of the list and those that are built in, and their operators are known.
 std::optional<LoadedList> load_list(const std::string& path, std::string& messages, const std::string& rules = "",
                                     const std::string& strategy = "", const std::vector<ModelShape>& shapes = {},
-                                    const std::vector<const graph::RewriteModule*>& rewrites = {},
-                                    DType precision = DType::F32);
+                                    const graph::OwnRewrites& rewrites = {}, DType precision = DType::F32);
 
 // Why not all tasks (or the one of that name) can be measured in the memory that this machine and its device have, with
 // the places in the list; "" if they can.

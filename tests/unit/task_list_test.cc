@@ -103,7 +103,7 @@ tasks:
   EXPECT_EQ(
       to_json(list),
       R"json({"version":1,"target":"cpu -mcpu=znver3 -threads=2","budget":{"trials":200,"total_trials":0,"seconds":9.05E1,"min_gain":5E-3},)json"
-      R"json("database":"out/tuning.db","modules":["my_rules.tw"],"rules":"reference-cpu","search":{"strategy":"annealing","chains":64},"seed":18446744073709551615,"tasks":[)json"
+      R"json("database":"out/tuning.db","modules":["my_rules.tw"],"rewrites":[],"rules":"reference-cpu","search":{"strategy":"annealing","chains":64},"seed":18446744073709551615,"tasks":[)json"
       R"json({"name":"ffn1","op":"dense","args":{"M":128,"N":3072,"K":768,"T":"bf16"},"epilogue":["bias","gelu"],)json"
       R"json("weight":1.2E1,"layout":"fixed","target":"cpu -mcpu=znver3 -threads=2"},)json"
       R"json({"name":"c2","op":"conv2d","args":{"N":1,"H":56,"W":56,"CI":64,"CO":64,"K":3,"stride":1,"padding":0},)json"
@@ -272,7 +272,7 @@ note: did you mean `tasks`?
             R"yaml(tasks.yaml:1:1: error: expected the task list to be a mapping, found a list
     1 | - version: 1
       | ^~~~~~~~~~~~
-note: its keys: version, target, machine, budget, database, modules, rules, search, seed, tasks
+note: its keys: version, target, machine, budget, database, modules, rewrites, rules, search, seed, tasks
 )yaml");
   EXPECT_EQ(parse("version: 1\nbudget: 512\ntasks: {name: a}\n[1, 2]: x\n").errors,
             R"yaml(tasks.yaml:2:9: error: expected `budget` to be a mapping, found `512`
