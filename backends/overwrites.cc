@@ -1,6 +1,7 @@
 #include "backends/overwrites.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -185,8 +186,11 @@ class Overwrites {
   std::vector<Overwrite> run() {
     if (pairs_.empty()) return {};
     walk(program_.run.body, [&](const Node* node) { return visit(node); });
+    std::map<std::size_t, bool> is_written_once;  // by output
     std::erase_if(pairs_, [&](const Overwrite& pair) {
-      return !Writes(buffer(pair.output)).are_as_many_as_elements(program_.run.body);
+      auto [at, is_new] = is_written_once.try_emplace(pair.output);
+      if (is_new) at->second = Writes(buffer(pair.output)).are_as_many_as_elements(program_.run.body);
+      return !at->second;
     });
     return std::move(pairs_);
   }

@@ -42,7 +42,7 @@ class EntryCheck {
     run_ = run_model(library_, inputs_, choices_.threads);
     if (!run_.error.empty()) return not_checked(run_.error, run_.has_failed ? TargetMissed : Environment);
     for (std::size_t i = 0; i < expected->size(); ++i) {
-      found_.push_back(difference((*expected)[i], run_.outputs[i], is_quantized(model_.imported)));
+      found_.push_back(difference((*expected)[i], run_.outputs[i], may_round()));
       is_void_ |= found_[i].compared == 0 && (*expected)[i].elements() > 0;
       i64 void_elements = (*expected)[i].elements() - found_[i].compared;
       if (void_elements > 0)
@@ -63,6 +63,9 @@ class EntryCheck {
   }
   std::string name(std::size_t output) const { return where_ + model_.imported.output_names[output]; }
 
+  // Are outputs that differ a little right? Where kernels are judged, too.
+  bool may_round() const { return library_.device.empty() && is_quantized(model_.imported); }
+
   // Compares outputs with `expected`. `most`: what may be between them, by type.
   int judge_outputs(const std::vector<HostArray>& expected, const std::function<double(DType)>& most) {
     bool is_wrong = false;
@@ -79,7 +82,7 @@ class EntryCheck {
 
   // The outputs against the model, then the kernels, each as a trial.
   int judge_wide(const std::vector<HostArray>& expected) {
-    const double least = is_quantized(model_.imported) ? kMostRelativeOfQuantized : 0;
+    const double least = may_round() ? kMostRelativeOfQuantized : 0;
     int code = judge_outputs(expected, [&](DType type) { return std::max(most_relative(type), least); });
     return library_.device.empty() ? worse_code(code, judge_wide_steps()) : code;
   }

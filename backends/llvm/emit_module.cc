@@ -1,5 +1,6 @@
 // Entry points, tasks, and the internal functions that hold the bodies. A body takes its buffers as noalias arguments:
-// that is how LLVM learns that they do not overlap. Those that a model may put into one place are none.
+// that is how LLVM learns that they do not overlap. An output and an input that a model may give the same memory
+// (overwrites.h) are not marked so.
 #include <algorithm>
 #include <numeric>
 

@@ -84,7 +84,7 @@ class ModuleEmitter {
   llvm::Value* worker_pointer(llvm::IRBuilder<>& builder, llvm::Value* scratch, llvm::Value* worker,
                               const Placement& placement);
   bool overlaps_other(const Placement& placement) const;
-  // Or may it be written over another one?
+  // Is it an output that may be written over an input, or such an input?
   bool may_be_overwritten(const Placement& argument) const;
   // An internal function whose arguments are the buffers (noalias), the variables, and what a parallel loop needs; the
   // body is `stmt`.

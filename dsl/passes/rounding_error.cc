@@ -1,9 +1,7 @@
 #include "dsl/passes/rounding_error.h"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "dsl/analysis/block_info.h"
 #include "dsl/analysis/reducer.h"
@@ -32,13 +30,9 @@ class Variances {
     known_[buffer] = {variance, sum_roundoff, is_relative};
   }
 
-  // That what a store of `value` leaves in the buffer is whole, if it is.
-  void note_stored(const Buffer* buffer, const Expr* value) {
-    if (is_whole(value)) whole_.insert(buffer);
-  }
-
   const Expr* of(const Expr* e) {
-    if (e->type.dtype == DType::Bool) return nullptr;
+    // Those of 64 bits are places, which nothing here follows.
+    if (e->type.dtype == DType::Bool || e->type.dtype == DType::I64) return nullptr;
     auto [at, is_new] = memo_.try_emplace(e, nullptr);
     if (is_new) {
       const Expr* variance = compute(e);
@@ -92,41 +86,13 @@ class Variances {
 
   const Expr* of_cast(const Cast* cast) {
     DType from = cast->value->type.dtype, to = cast->type.dtype;
-    const bool is_cut_off = is_float(from) && !is_float(to) && !is_whole(cast->value);
     if (!is_float(to)) {
       const Expr* error = of(cast->value);
-      return error && is_cut_off ? jump(Function::Floor, cast->value, error) : error;
+      return error && is_float(from) ? of_cut_off(cast->value, error) : error;
     }
     bool is_narrower = is_float(from) ? unit_roundoff(to) > unit_roundoff(from) : bytes_of(from) >= bytes_of(to);
     const Expr* before = of(cast->value);
     return is_narrower ? sum(before, rounding(cast->value, to, 1)) : before;
-  }
-
-  // Is it certainly an integer?
-  bool is_whole(const Expr* e) const {
-    if (!is_float(e->type.dtype)) return true;
-    switch (e->kind) {
-      case Kind::FloatImm:
-        return static_cast<const FloatImm*>(e)->value == std::floor(static_cast<const FloatImm*>(e)->value);
-      case Kind::Load:
-        return whole_.contains(static_cast<const Load*>(e)->buffer);
-      case Kind::Cast:
-        return is_whole(static_cast<const Cast*>(e)->value);
-      case Kind::Binary: {
-        auto* both = static_cast<const Binary*>(e);
-        return both->op != BinaryOp::Div && is_whole(both->a) && is_whole(both->b);
-      }
-      case Kind::Select: {
-        auto* either = static_cast<const Select*>(e);
-        return is_whole(either->then) && is_whole(either->otherwise);
-      }
-      case Kind::Call: {
-        Function function = static_cast<const Call*>(e)->function;
-        return function == Function::Floor || function == Function::Ceil || function == Function::Round;
-      }
-      default:
-        return false;
-    }
   }
 
   // One rounding or several of the value to the type.
@@ -150,9 +116,29 @@ class Variances {
                    rounding(e, type, kFunctionRoundings));
       }
       // The other operand may be taken where the two are near each other.
+      case BinaryOp::Min:
+      case BinaryOp::Max:
+        if (a && b) return build_.binary(BinaryOp::Max, a, b);
+        return a ? limited(e, e->a, a) : b ? limited(e, e->b, b) : nullptr;
       default:
-        return a && b ? build_.binary(BinaryOp::Max, a, b) : sum(a, b);
+        return nullptr;
     }
+  }
+
+  // An exact limit takes the error of what is far beyond it, too.
+  const Expr* limited(const Binary* e, const Expr* value, const Expr* before) const {
+    constexpr double kFar = 8;  // standard deviations
+    const Expr* beyond = build_.sub(wide(value), wide(e));
+    const Expr* is_far =
+        build_.binary(BinaryOp::Gt, build_.mul(beyond, beyond), build_.mul(number(squared(kFar)), before));
+    return build_.select(is_far, number(0), before);
+  }
+
+  // What is an integer already, as what was rounded, stays that.
+  const Expr* of_cut_off(const Expr* value, const Expr* before) const {
+    const Expr* x = wide(value);
+    const Expr* below = build_.call(Function::Floor, build_.arena.list<const Expr*>({x}));
+    return build_.select(build_.binary(BinaryOp::Eq, x, below), before, jump(Function::Floor, value, before));
   }
 
   const Expr* of_select(const Select* e) {
@@ -236,20 +222,22 @@ class Variances {
     }
   }
 
-  // A step function: what its value at two standard deviations on either side differs by.
+  // A step function: its values at two standard deviations on either side, and where they differ half a step more, so
+  // that compare() takes either, however few elements are next to a step.
   const Expr* jump(Function step, const Expr* argument, const Expr* before) const {
+    constexpr double kHalf = 0.51;  // of a step, and 2 % for what is rounded behind it
     const Expr* x = wide(argument);
     const Expr* reach = build_.mul(number(2), build_.call(Function::Sqrt, build_.arena.list<const Expr*>({before})));
     auto at = [&](const Expr* place) { return build_.call(step, build_.arena.list<const Expr*>({place})); };
-    constexpr double kHalf = 0.51;  // a little more, for what is rounded behind it
-    return square(build_.mul(number(kHalf), build_.sub(at(build_.add(x, reach)), at(build_.sub(x, reach)))));
+    const Expr* difference = build_.sub(at(build_.add(x, reach)), at(build_.sub(x, reach)));
+    const Expr* error = build_.mul(number(kHalf), build_.add(difference, number(1)));
+    return build_.select(build_.binary(BinaryOp::Gt, difference, number(0)), square(error), number(0));
   }
 
   Build build_;
   Program& program_;
   std::unordered_map<const Buffer*, Known> known_;
   std::unordered_map<const Expr*, const Expr*> memo_;
-  std::unordered_set<const Buffer*> whole_;
 };
 
 class WithVariances {
@@ -309,7 +297,6 @@ class WithVariances {
     if (block->init ? !reducer : reads_itself) return false;
     for (std::size_t i = 0; i < store->targets.size(); ++i) {
       const StoreTarget& target = store->targets[i];
-      if (!reducer) variances_.note_stored(target.buffer, store->values[i]);
       Term term = reducer ? of_reduction(block, reducer->values[i], reducer->terms[i])
                           : Term{.value = variances_.of(store->values[i])};
       const Buffer* variance = term.value ? add_block(block, target, term) : nullptr;

@@ -9,8 +9,8 @@
 // terms t in any order and any number of parts: its rounding has the variance 16 u^2 n (S^2 + sum t^2), which covers
 // partial sums of terms of one sign and of either sign; what the terms have is added, times 1 + n / 64, because errors
 // of terms may have a common cause. Divisions and functions count as four roundings: kernels use approximations of a
-// few units in the last place. Where a value is brought to an integer, the error is what the integers at two standard
-// deviations on either side differ by.
+// few units in the last place. Where a value is brought to an integer, both that it may become are
+// allowed; integers of 64 bits, which are places, are exact.
 #pragma once
 #include <optional>
 #include <string_view>

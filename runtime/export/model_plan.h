@@ -39,7 +39,7 @@ struct ModelEntry {
   std::vector<ModelStep> steps;
   std::vector<ModelCopy> copies;  // after all steps
   i64 memory_bytes = 0;           // of what steps hand on
-  // That no other plan can do with: the most that is needed at one time, an operand and what is written over it once.
+  // The most that is needed at one time, where an operand and the result that is written over it count once.
   i64 least_memory_bytes = 0;
 };
 

@@ -136,10 +136,12 @@ BlockSums compare_block(Block& block, Tolerance tolerance, const double* varianc
 }
 
 // The slow look at a block in which something is out of the ordinary.
-void inspect(const Block& block, i64 begin, Comparison& out) {
+void inspect(const Block& block, i64 begin, DType type, Comparison& out) {
   for (i64 i = 0; i < block.count; ++i) {
     double actual = block.actual[i], expected = block.expected[i];
-    if (is_right(actual, expected, block.allowed[i])) continue;
+    // All integers are finite: where nothing is known of one, it has to be the same.
+    const double allowed = is_float(type) || std::isfinite(block.allowed[i]) ? block.allowed[i] : 0;
+    if (is_right(actual, expected, allowed)) continue;
     if (out.wrong++ == 0) {
       out.first = begin + i;
       out.actual = actual;
@@ -269,7 +271,7 @@ Comparison compare(const Elements& actual, const Elements& expected, Tolerance t
     errors += sums.errors;
     variance_sum += sums.variances;
     if (sums.unusual)
-      inspect(block, begin, out);
+      inspect(block, begin, actual.type, out);
     else
       out.max_error = std::max(out.max_error, sums.largest);
   }

@@ -52,7 +52,7 @@ struct Comparison {
 };
 // Same count, any types; compared as doubles (integers beyond 2^53 are therefore compared rounded).
 // `variances`: one for each element, or null. Where one is no finite number, nothing is known of the element and
-// only its being finite is compared.
+// only its being finite is compared; an integer has to be the same.
 Comparison compare(const Elements& actual, const Elements& expected, Tolerance tolerance,
                    const double* variances = nullptr);
 // The elements at `positions`, one behind the other.

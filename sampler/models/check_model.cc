@@ -85,8 +85,8 @@ bool is_quantized(const graph::Graph& graph) {
 
 ModelDifference difference(const HostArray& expected, const HostArray& found, bool is_quantized) {
   ModelDifference out;
-  const bool is_byte = expected.dtype == DType::I8 || expected.dtype == DType::U8;
-  const bool is_number = is_float(expected.dtype) || (is_quantized && is_byte);
+  const bool is_index = expected.dtype == DType::I64 || expected.dtype == DType::Bool;
+  const bool is_number = is_float(expected.dtype) || (is_quantized && !is_index);
   double squares = 0, found_squares = 0, product = 0, errors = 0;
   for (i64 i = 0; i < expected.elements(); ++i) {
     double a = expected.get(i), b = found.get(i);

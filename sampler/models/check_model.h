@@ -29,16 +29,16 @@ struct ModelDifference {
   // Rounding in another order gives about 1e-6 in f32, and more the deeper a network is.
   bool is_wrong(double most_relative) const { return different > 0 || !(relative <= most_relative); }
 };
-// `is_quantized`: bytes stand for numbers, and are compared as such.
+// `is_quantized`: integers of up to 32 bits stand for numbers, and are compared as such.
 ModelDifference difference(const HostArray& expected, const HostArray& found, bool is_quantized = false);
 // What counts as wrong for a type.
 double most_relative(DType type);
 
 // Does it round to integers, as quantized models do? Another order of roundings before that makes a value near the
-// middle of two integers the other one, and the layers behind add to that. So little follows from outputs that are
-// compared: a kernel, which is judged on its own inputs, is compared more closely.
+// middle of two integers the other one, and the layers behind add to that: outputs say little, kernels that are judged
+// on their own inputs (check_steps.h) more.
 bool is_quantized(const graph::Graph& graph);
-inline constexpr double kMostRelativeOfQuantized = 0.1;
+inline constexpr double kMostRelativeOfQuantized = 0.1;  // what counts as wrong, beside most_relative()
 
 // Rows of a tensor along its last dimension.
 struct TopOne {

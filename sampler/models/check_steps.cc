@@ -147,7 +147,7 @@ std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, 
     auto at = buffer_of.find(value);
     if (at == buffer_of.end()) return;
     HostArray& own = arrays[at->second];
-    ModelDifference found = difference(made, own);
+    ModelDifference found = difference(made, own, is_quantized(run.graph));
     out.steps.push_back({kernel_of(run, written[at->second]), run.graph.values[value].name, found,
                          found.is_wrong(most_relative_of_step(made.dtype))});
     made = std::move(own);

@@ -54,7 +54,8 @@ using StepCheck = StepsFound<StepDifference>;
 using StepJudgement = StepsFound<JudgedStep>;
 
 // Both: nothing, and why in `error`, if the steps or what they are compared with cannot be run. `stop` is asked before
-// each node or step; what was compared until it is true is there. What only copies is judged, but not checked.
+// each node or step; what was compared until it is true is there. Steps that
+// only copy a value are looked at by judge_steps alone.
 std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, const std::function<bool()>& stop = {});
 std::optional<StepJudgement> judge_steps(const CheckedRun& run, std::string& error,
                                          const std::function<bool()>& stop = {});

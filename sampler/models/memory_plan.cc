@@ -103,6 +103,10 @@ ValuePlaces place_values(const std::vector<StorageNeed>& needs, const std::vecto
   }
   StoragePlan plan = plan_memory(joined, alignment);
   ValuePlaces out{{{}, plan.bytes}, least_bytes(joined, alignment)};
+  if (plan.bytes > out.least) {  // a place that is kept for long may be in the way
+    StoragePlan apart = plan_memory(needs, alignment);
+    if (apart.bytes < plan.bytes) return {std::move(apart), out.least};
+  }
   for (std::size_t index : index_of) out.storage.offsets.push_back(plan.offsets[index]);
   return out;
 }

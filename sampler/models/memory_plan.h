@@ -12,7 +12,7 @@ i64 least_bytes(const std::vector<StorageNeed>& needs, i64 alignment);
 // stays.
 StoragePlan plan_memory(const std::vector<StorageNeed>& needs, i64 alignment);
 
-// Values, by index: a step reads the one and makes the other, which it may write over it.
+// Values, by index: a step reads `operand` and makes `result`, and its kernel allows both to have the same memory.
 struct Successor {
   std::size_t operand = 0, result = 0;
 };

@@ -94,6 +94,20 @@ TEST(FillInput, NarrowFloatsAreTheWideOnesTruncated) {
   }
 }
 
+// Of floats whose error may be anything only that they are finite is known. All integers are.
+TEST(CompareElements, AnIntegerOfWhichNothingIsKnownHasToBeTheSame) {
+  const double variances[] = {std::numeric_limits<double>::infinity(), std::nan("")}, two[] = {1, 2}, other[] = {1, 7};
+  const std::int32_t whole[] = {1, 2}, changed[] = {1, 7};
+  auto wrong = [&](DType type, const void* actual, const void* expected) {
+    return compare({static_cast<const char*>(actual), type, 2}, {static_cast<const char*>(expected), type, 2}, {},
+                   variances)
+        .wrong;
+  };
+  EXPECT_EQ(wrong(DType::F64, other, two), 0);
+  EXPECT_EQ(wrong(DType::I32, changed, whole), 1);
+  EXPECT_EQ(wrong(DType::I32, whole, whole), 0);
+}
+
 // Data is drawn in pieces, between which it may be stopped.
 TEST(FillInput, LongDataBeginsAsShortDataDoes) {
   constexpr i64 kLong = 600'000, kShort = 1000;

@@ -445,7 +445,8 @@ TEST_F(OneArm, AReplayIsForTheProcessorThatMeasured) {
   };
   options.replay = true;
   list_for("znver4");
-  run_experiment(path_, options, nullptr, stop_);
+  std::filesystem::remove(folder_.path() + "/e.curves.csv");
+  EXPECT_EQ(run_experiment(path_, options, nullptr, stop_), Reached);
   EXPECT_EQ(test::read_file(folder_.path() + "/e.curves.csv"), curves);
   options.replay = false, options.trials = 2;
   run_experiment(path_, options, &measurer_, stop_);  // results of two processors

@@ -294,6 +294,30 @@ TEST(JudgeStepsCommand, AWrongKernelThatNoOutputShowsIsRefusedByItsName) {
   EXPECT_FALSE(second.as_object().contains("first"));
 }
 
+// As QuantizeLinear is imported: limits and zero point are constants. Right where a few of 200,000 elements become the
+// other one of two bytes, and wrong where all are one more.
+TEST(QuantizedModels, AKernelThatAddsAnotherZeroPointIsFound) {
+  Builder b;
+  const Ints shape{200, 1000};
+  auto number = [&](double value) {
+    HostArray array = HostArray::zeros(DType::F32, {});
+    array.set(0, value);
+    return b.builder.constant("c", std::move(array));
+  };
+  ValueId scaled = b.add("multiply", {}, {b.input(shape), b.spread(number(20.3), shape)});
+  ValueId sum = b.add("add", {}, {b.add("rounded", {}, {scaled}), b.spread(number(100), shape)});
+  ValueId bytes = b.add("cast", {{"to", DType::U8}}, {b.add("clamp", {}, {sum, number(0), number(255)})});
+  CompiledGraph net(b.finish(bytes));
+  EXPECT_EQ(wrong_steps(net.judge(net.plan())), Numbers{});
+  ExportPlan other = net.plan();
+  const float zero = 100, more = 101;
+  std::string& weights = other.model->weights;
+  const std::size_t at = weights.find(std::string(reinterpret_cast<const char*>(&zero), sizeof zero));
+  ASSERT_NE(at, std::string::npos);
+  std::memcpy(weights.data() + at, &more, sizeof more);
+  EXPECT_EQ(wrong_steps(net.judge(other)), Numbers{0});
+}
+
 // Values next to the middle of two integers become either in any layer: bytes that stand for numbers are compared as
 // numbers, indices are not.
 TEST(QuantizedModels, TheirBytesAreNumbers) {
@@ -312,8 +336,11 @@ TEST(QuantizedModels, TheirBytesAreNumbers) {
     EXPECT_TRUE(is_wrong(far, true));
     EXPECT_TRUE(is_wrong(near, false));
   }
-  EXPECT_TRUE(
-      difference(array_of(DType::I64, numbers), array_of(DType::I64, near), true).is_wrong(kMostRelativeOfQuantized));
+  auto are_apart = [&](DType type) {
+    return difference(array_of(type, numbers), array_of(type, near), true).is_wrong(kMostRelativeOfQuantized);
+  };
+  EXPECT_FALSE(are_apart(DType::I32)) << "sums of bytes";
+  EXPECT_TRUE(are_apart(DType::I64)) << "indices";
   for (bool rounds : {false, true}) {
     Builder kit;
     ValueId x = kit.input({2, 3});

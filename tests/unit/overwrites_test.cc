@@ -164,6 +164,11 @@ workload blurred(M: int, N: int) {
 }
 )tw";
 
+// The iterations of a parallel loop, the last one first.
+void run_backwards(void*, int64_t count, tw_task task, void* context) {
+  while (count-- > 0) task(context, count, 0);
+}
+
 // What the kernel computes of random inputs, with the output in the input's place if there is a pair.
 std::string output_of(const Kernel& kernel, const Overwrite* pair) {
   std::string error;
@@ -183,7 +188,8 @@ std::string output_of(const Kernel& kernel, const Overwrite* pair) {
   }
   if (pair) buffers[pair->output] = buffers[pair->input];
   AlignedBytes scratch(kernel.manifest.scratch_bytes(1));
-  EXPECT_EQ(object.run(kernel.manifest.symbol)(buffers.data(), scratch.get(), nullptr, nullptr), 0);
+  EXPECT_EQ(object.run(kernel.manifest.symbol)(buffers.data(), scratch.get(), pair ? run_backwards : nullptr, nullptr),
+            0);
   return {static_cast<const char*>(buffers[output]), static_cast<std::size_t>(kernel.manifest.run[output].bytes)};
 }
 
