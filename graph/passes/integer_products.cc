@@ -16,6 +16,8 @@ using Ints = std::vector<i64>;
 
 // Sums of larger absolute values may not fit into i32.
 constexpr double kSumsBelow = 2147483648.0;
+// Nodes behind each other that are looked through.
+constexpr int kMostSteps = 64;
 
 struct Range {
   double low = 0, high = 0;
@@ -23,8 +25,8 @@ struct Range {
   double magnitude() const { return std::max(std::abs(low), std::abs(high)); }
 };
 
-// One number for all of a value, or one for each place of a dimension: `count` elements of the source, the first one
-// and then each `apart` behind the one before.
+// One number for all of a value, or one for each place of a dimension: `count` elements of `source`: element 0, then
+// every `apart`-th.
 struct Numbers {
   ValueId source = 0;
   std::optional<std::size_t> axis;
@@ -43,8 +45,9 @@ i64 elements_behind(const Ints& shape, std::size_t axis) {
                          std::multiplies<>());
 }
 
-// Nothing if not all are integers.
+// Nothing if not all are integers, or there are none.
 std::optional<Range> range_in(const HostArray& data) {
+  if (data.elements() == 0) return std::nullopt;
   Range range{data.get(0), data.get(0)};
   for (i64 e = 0; e < data.elements(); ++e) {
     double x = data.get(e);
@@ -77,9 +80,11 @@ bool is_move(const Node& node) { return node.op == "broadcast" || node.op == "tr
 
 class IntegerProducts {
  public:
-  explicit IntegerProducts(const Graph& graph) : graph_(graph), copy_(graph), makers_(makers_of(graph)) {}
+  explicit IntegerProducts(const Graph& graph)
+      : graph_(graph), copy_(graph), makers_(makers_of(graph)), ranges_(graph.values.size()) {}
 
   Graph run() {
+    find_ranges();
     for (const Node& node : graph_.nodes) {
       std::vector<Dequantized> operands = operands_of(node);
       if (operands.empty())
@@ -100,7 +105,9 @@ class IntegerProducts {
   // it cannot.
   std::vector<Dequantized> operands_of(const Node& node) const {
     bool is_matmul = node.op == "matmul";
-    if (!is_matmul && node.op != "conv") return {};
+    auto is_type = [](const WorkloadArgument& argument) { return std::holds_alternative<DType>(argument.value); };
+    bool has_types = std::ranges::any_of(node.arguments, is_type);  // that somebody chose
+    if ((!is_matmul && node.op != "conv") || has_types) return {};
     const Ints& right = shape(node.inputs[1]);
     double largest = static_cast<double>(is_matmul ? right[right.size() - 2] : elements_behind(right, 0));
     std::vector<Dequantized> operands;
@@ -112,7 +119,7 @@ class IntegerProducts {
         operand->scale->axis = axis_of_result(node, n, *operand->scale->axis);
         if (!operand->scale->axis) return {};
       }
-      largest *= range_of(operand->integers)->magnitude();
+      largest *= ranges_[operand->integers]->magnitude();
       operands.push_back(*operand);
     }
     return largest < kSumsBelow ? operands : std::vector<Dequantized>();
@@ -125,10 +132,12 @@ class IntegerProducts {
     return axis == summed ? std::nullopt : std::optional(axis);
   }
 
-  std::optional<Dequantized> dequantized(ValueId value) const {
+  // `steps`: movements behind it.
+  std::optional<Dequantized> dequantized(ValueId value, int steps = 0) const {
     const Node* maker = makers_[value];
     if (maker && is_move(*maker)) {
-      std::optional<Dequantized> made = dequantized(maker->inputs[0]);
+      if (steps == kMostSteps) return std::nullopt;
+      std::optional<Dequantized> made = dequantized(maker->inputs[0], steps + 1);
       if (!made) return std::nullopt;
       made->moves.push_back(maker);
       if (!made->scale || !made->scale->axis) return made;
@@ -145,7 +154,8 @@ class IntegerProducts {
     return std::nullopt;
   }
 
-  // Where a dimension of more than one place stands behind a movement; nothing if it is none there.
+  // Where a dimension of more than one place stands behind a movement; nothing if its places are not one dimension
+  // there.
   std::optional<std::size_t> axis_behind(const Node& move, std::size_t axis) const {
     const Ints &from = shape(move.inputs[0]), &to = shape(move.outputs[0]);
     if (move.op == "broadcast") return axis + to.size() - from.size();
@@ -166,27 +176,40 @@ class IntegerProducts {
     if (maker) value = maker->inputs[0];
     bool is_whole = is_byte(dtype(value)) || dtype(value) == DType::I32;
     if (!is_whole && !(dtype(value) == DType::F32 && data(value))) return std::nullopt;
-    return range_of(value) ? std::optional(without_zero(value)) : std::nullopt;
+    return ranges_[value] ? std::optional(without_zero(value)) : std::nullopt;
   }
 
-  // The same numbers before a zero point of 0 was taken from them and bytes became i32.
+  // The same numbers before a zero point of 0 was taken from them and bytes became i32. What is bytes itself is not
+  // looked through: bytes of another type are other numbers.
   ValueId without_zero(ValueId value) const {
-    const Node* maker = makers_[value];
-    if (maker && maker->op == "cast" && is_byte(dtype(maker->inputs[0]))) return maker->inputs[0];
-    if (!maker || maker->op != "subtract") return value;
-    std::optional<Range> zero = range_of(maker->inputs[1]);
-    return zero && zero->magnitude() == 0 ? without_zero(maker->inputs[0]) : value;
+    while (!is_byte(dtype(value))) {
+      const Node* maker = makers_[value];
+      bool is_cast = maker && maker->op == "cast" && is_byte(dtype(maker->inputs[0]));
+      bool is_difference = maker && maker->op == "subtract";
+      if (!is_cast && !(is_difference && is_zero(maker->inputs[1]))) break;
+      value = maker->inputs[0];
+    }
+    return value;
+  }
+  bool is_zero(ValueId value) const { return ranges_[value] && ranges_[value]->magnitude() == 0; }
+
+  // In order, so that each is known where it is asked for.
+  void find_ranges() {
+    for (ValueId value = 0; value < graph_.values.size(); ++value) {
+      if (data(value))
+        ranges_[value] = range_in(*data(value));
+      else if (is_byte(dtype(value)))
+        ranges_[value] = dtype(value) == DType::I8 ? Range{-128, 127} : Range{0, 255};
+    }
+    for (const Node& node : graph_.nodes) {
+      if (dtype(node.outputs[0]) == DType::I32) ranges_[node.outputs[0]] = range_behind(node);
+    }
   }
 
-  std::optional<Range> range_of(ValueId value) const {
-    if (data(value)) return range_in(*data(value));
-    if (dtype(value) == DType::I8) return Range{-128, 127};
-    if (dtype(value) == DType::U8) return Range{0, 255};
-    const Node* maker = makers_[value];
-    if (!maker || dtype(value) != DType::I32) return std::nullopt;
-    if (maker->op == "cast" || is_move(*maker)) return range_of(maker->inputs[0]);
-    if (maker->op != "subtract") return std::nullopt;
-    std::optional<Range> from = range_of(maker->inputs[0]), zero = range_of(maker->inputs[1]);
+  std::optional<Range> range_behind(const Node& node) const {
+    if (node.op == "cast" || is_move(node)) return ranges_[node.inputs[0]];
+    if (node.op != "subtract") return std::nullopt;
+    const std::optional<Range>&from = ranges_[node.inputs[0]], &zero = ranges_[node.inputs[1]];
     return from && zero ? std::optional(Range{from->low - zero->high, from->high - zero->low}) : std::nullopt;
   }
 
@@ -205,14 +228,14 @@ class IntegerProducts {
     return std::nullopt;
   }
 
-  // Integers that consist of constants alone.
-  std::optional<HostArray> known(ValueId value) const {
+  // Integers that consist of constants alone. `steps`: nodes behind them.
+  std::optional<HostArray> known(ValueId value, int steps = 0) const {
     if (data(value)) return *data(value);
     const Node* maker = makers_[value];
-    if (!maker || dtype(value) != DType::I32) return std::nullopt;
-    if (maker->op == "cast") return known(maker->inputs[0]);
+    if (!maker || dtype(value) != DType::I32 || steps == kMostSteps) return std::nullopt;
+    if (maker->op == "cast") return known(maker->inputs[0], steps + 1);
     if (maker->op != "subtract") return std::nullopt;
-    std::optional<HostArray> whole = known(maker->inputs[0]);
+    std::optional<HostArray> whole = known(maker->inputs[0], steps + 1);
     std::optional<Numbers> zero = numbers_of(maker->inputs[1]);
     if (!whole || !zero || !data(zero->source)) return std::nullopt;
     HostArray made = HostArray::zeros(DType::I32, whole->shape);
@@ -252,7 +275,7 @@ class IntegerProducts {
     return made;
   }
 
-  // Along its dimension, which is one of the shape.
+  // The numbers along their dimension of `wanted`, repeated along all others.
   ValueId repeated(const Numbers& numbers, const Ints& wanted, const std::string& of) {
     Ints own(numbers.axis ? wanted.size() - *numbers.axis : 0, 1);
     if (numbers.axis) own[0] = numbers.count;
@@ -271,7 +294,8 @@ class IntegerProducts {
   const Graph& graph_;
   GraphCopy copy_;
   std::vector<const Node*> makers_;
-  std::map<ValueId, ValueId> constants_;  // that were computed, by the value of the old graph
+  std::vector<std::optional<Range>> ranges_;  // of integers; nothing where it is not known
+  std::map<ValueId, ValueId> constants_;      // that were computed, by the value of the old graph
 };
 
 }  // namespace

@@ -180,7 +180,8 @@ class Narrowing {
       has_narrow |= own.has_value();
       operands.push_back(own ? *own : wide(input));
     }
-    if (has_narrow) arguments.push_back({"to", DType::F32});
+    bool has_type = std::ranges::count(arguments, "to", &WorkloadArgument::name) > 0;
+    if (has_narrow && !has_type) arguments.push_back({"to", DType::F32});
     std::string error;
     bool is_stored = values_.is_stored(node.outputs[0]);
     auto made =

@@ -13,8 +13,8 @@ Graph common_subexpressions(const Graph& graph);
 Graph fold_scales(const Graph& graph);
 // Zeros around an image become the padding of the convolutions that read it.
 Graph fold_pads(const Graph& graph);
-// Products and convolutions in f32 of integers times scales multiply the integers, if their sums fit into i32, and are
-// scaled behind it. A scale is one number for all, or one for each place of a dimension that the result has.
+// Products and convolutions in f32 of integers times scales multiply the integers, if their sums fit into i32, and
+// the sums are scaled. A scale is one number for all, or one for each place of a dimension that the result has.
 Graph integer_products(const Graph& graph);
 // Two transpositions with only element-wise nodes between them, which nobody else reads, are one or none.
 Graph join_transposes(const Graph& graph);

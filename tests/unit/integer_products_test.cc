@@ -134,11 +134,70 @@ TEST(IntegerProducts, ScalesGoWhereElementsGo) {
   ValueId weights = b.dequantized(b.constant(bytes(DType::I8, {24, 16})), scales({24, 1}));
   ValueId turned = b.add("transpose", {{"order", Ints{1, 2, 0}}}, {b.reshaped(weights, {24, 2, 8})});
   expect_integers(b.finish(b.matmul(x, b.reshaped(turned, {16, 24}))), "i8 * i8 -> i32");
-  // Rows of 16 read as rows of 24: what has one scale is in no column.
+  // Rows of 16 read as rows of 24: elements with the same scale no longer stand in one column.
   Builder other;
   x = other.dequantized(other.input({5, 16}, DType::I8), kHalf);
   weights = other.dequantized(other.constant(bytes(DType::I8, {24, 16})), scales({24, 1}));
   expect_floats(other.finish(other.matmul(x, other.reshaped(weights, {16, 24}))));
+}
+
+TEST(IntegerProducts, ScalesOfRowsAreTurnedWithThem) {
+  auto product = [](const HostArray& scale) {
+    Builder b;
+    ValueId x = b.add("transpose", {{"order", Ints{1, 0}}}, {b.dequantized(b.input({16, 5}, DType::U8), scale)});
+    return b.finish(b.matmul(x, b.dequantized(b.input({16, 24}, DType::I8), kHalf)));
+  };
+  expect_integers(product(scales({1, 5})), "u8 * i8 -> i32");
+  expect_floats(product(scales({16, 1})));
+}
+
+TEST(IntegerProducts, ScalesOfABatchAndInFrontOfOne) {
+  Builder b;
+  ValueId x = b.dequantized(b.input({2, 3, 16}, DType::U8), scales({2, 1, 1}));
+  expect_integers(b.finish(b.matmul(x, b.dequantized(b.input({2, 16, 24}, DType::I8), kHalf))), "u8 * i8 -> i32");
+  Builder other;
+  x = other.spread(other.dequantized(other.input({3, 16}, DType::U8), scales({3, 1})), {2, 3, 16});
+  ValueId weights = other.dequantized(other.input({2, 16, 24}, DType::I8), kHalf);
+  expect_integers(other.finish(other.matmul(x, weights)), "u8 * i8 -> i32");
+}
+
+// 200 becomes -56.
+TEST(IntegerProducts, BytesThatWereOthersBeforeAreReadAsTheyAre) {
+  Builder b;
+  ValueId x = b.add("cast", {{"to", DType::I8}}, {b.input({16, 16}, DType::U8)});
+  x = b.add("multiply", {}, {b.add("cast", {{"to", DType::F32}}, {x}), b.spread(b.constant(kHalf), {16, 16})});
+  ValueId weights = b.dequantized(b.constant(bytes(DType::I8, {16, 24})), scales({24}));
+  expect_integers(b.finish(b.matmul(x, weights)), "i8 * i8 -> i32");
+}
+
+// Each is twice as large as the one before, which it reads twice.
+TEST(IntegerProducts, RangesOfAChainOfDifferencesAreComputedOnce) {
+  Builder b;
+  ValueId x = b.add("cast", {{"to", DType::I32}}, {b.input({5, 16}, DType::U8)});
+  for (int i = 0; i < 60; ++i) x = b.add("subtract", {}, {x, x});
+  x = b.add("multiply", {}, {b.add("cast", {{"to", DType::F32}}, {x}), b.spread(b.constant(kHalf), {5, 16})});
+  expect_floats(b.finish(b.matmul(x, b.dequantized(b.input({16, 24}, DType::I8), kHalf))));
+}
+
+TEST(IntegerProducts, LongChainsOfMovementsStay) {
+  auto product = [](int movements) {
+    Builder b;
+    ValueId x = b.dequantized(b.input({5, 16}, DType::U8), kHalf);
+    for (int i = 0; i < movements; ++i) x = b.reshaped(x, i % 2 == 0 ? Ints{80} : Ints{5, 16});
+    return products_of(integers(b.finish(b.matmul(x, b.dequantized(b.input({16, 24}, DType::I8), kHalf)))));
+  };
+  EXPECT_EQ(product(64), "u8 * i8 -> i32");
+  EXPECT_EQ(product(66), kFloats);
+}
+
+// The types of a product that somebody chose are not those of integers.
+TEST(IntegerProducts, NotWithTypesOfTheirOwn) {
+  for (const char* argument : {"to", "acc"}) {
+    Builder b;
+    ValueId x = b.dequantized(b.input({5, 16}, DType::U8), kHalf);
+    ValueId weights = b.dequantized(b.input({16, 24}, DType::I8), kHalf);
+    expect_floats(b.finish(b.add("matmul", {{argument, DType::F32}}, {x, weights})));
+  }
 }
 
 // Scales of so few elements are repeated while the graph is built. Nothing else is constant.

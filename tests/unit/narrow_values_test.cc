@@ -98,6 +98,15 @@ TEST(NarrowValues, WeightsAndWhatKernelsHandOnAreNarrow) {
   }
 }
 
+TEST(NarrowValues, ATypeThatAProductHasStays) {
+  Builder b;
+  Graph made = narrow(b.finish(b.add("matmul", {{"to", DType::F32}}, {b.input({16, 32}), b.random({32, 64})})));
+  ASSERT_EQ(std::ranges::count(made.nodes, "matmul", &graph::Node::op), 1) << to_string(made);
+  const graph::Node& product = *std::ranges::find(made.nodes, "matmul", &graph::Node::op);
+  EXPECT_EQ(made.values[product.inputs[1]].type.dtype, DType::BF16) << to_string(made);
+  EXPECT_EQ(std::ranges::count(product.arguments, "to", &WorkloadArgument::name), 1) << to_string(made);
+}
+
 TEST(NarrowValues, StatisticsStayWide) {
   Builder b;
   ValueId x = b.add("matmul", {}, {b.input({16, 32}), b.random({32, 64})});
