@@ -14,7 +14,7 @@ struct RewriteModule;
 struct ImportOptions {
   std::map<std::string, std::vector<i64>> shapes;  // of inputs whose dimensions the file leaves open
   std::map<std::string, HostArray> constants;      // inputs that are always the same, such as shapes
-  std::vector<const RewriteModule*> modules;       // whose operators are known beside those of the importer
+  std::vector<const RewriteModule*> modules;       // whose operators (graph/rewrites.h) are known, too
 };
 
 // Everything that is wrong with a file: one line each, with the name of the node and its operator.

@@ -18,17 +18,29 @@ DType type_of_numbers(const OnnxOperator& op, const Match& given, const GraphBui
   return first.value_or(DType::F32);
 }
 
+bool is_met(const OnnxOperator::Requirement& required, Replacement& text) {
+  std::optional<bool> holds = text.is_true(required.condition);
+  if (!holds) return false;
+  std::string why = required.message;
+  if (why.empty()) why = cat("`", ast::to_string(required.condition), "` does not hold");
+  if (!*holds) text.fail(required.condition->span, why);
+  return *holds;
+}
+
+// Parts and requirements as they are written: a requirement knows the parts that stand before it.
+bool has_parts(const OnnxOperator& op, Replacement& text, const std::string& name) {
+  auto required = op.requirements.begin();
+  for (std::size_t i = 0; i <= op.parts.size(); ++i) {
+    for (; required != op.requirements.end() && required->parts == i; ++required) {
+      if (!is_met(*required, text)) return false;
+    }
+    if (i < op.parts.size() && !text.part(op.parts[i].first, name)) return false;
+  }
+  return true;
+}
+
 std::optional<std::vector<ValueId>> built(const OnnxOperator& op, Replacement& text, const std::string& name) {
-  for (const OnnxOperator::Requirement& required : op.requirements) {
-    std::optional<bool> holds = text.is_true(required.condition);
-    if (!holds) return std::nullopt;
-    std::string why = required.message;
-    if (why.empty()) why = cat("`", ast::to_string(required.condition), "` does not hold");
-    if (!*holds) return text.fail(required.condition->span, why);
-  }
-  for (const auto& [part, value] : op.parts) {
-    if (!text.part(part, name)) return std::nullopt;
-  }
+  if (!has_parts(op, text, name)) return std::nullopt;
   std::vector<ValueId> results;
   for (const ast::Expr* result : op.results) {
     std::optional<ValueId> made = text.build(result, name);
@@ -42,7 +54,7 @@ std::optional<std::vector<ValueId>> built(const OnnxOperator& op, Replacement& t
 
 OwnOperator find_operator(const std::vector<const RewriteModule*>& modules, const std::string& domain,
                           const std::string& name) {
-  const std::string wanted = domain.empty() ? kOwnDomain : domain;
+  const std::string wanted = domain_or_own(domain);
   for (const RewriteModule* module : modules) {
     for (const OnnxOperator& op : module->operators) {
       if (op.name == name && op.domain == wanted) return {module, &op};

@@ -10,6 +10,8 @@ namespace tw::graph {
 
 // The domain of ONNX's own operators. Files may leave it empty.
 inline constexpr const char* kOwnDomain = "ai.onnx";
+// A domain as a file says it, with its name if it is left empty.
+inline std::string domain_or_own(const std::string& domain) { return domain.empty() ? kOwnDomain : domain; }
 
 struct OwnOperator {
   const RewriteModule* module = nullptr;

@@ -36,13 +36,15 @@ instantiation::Meaning list_meaning(const Ints& list) {
   return instantiation::list_of(std::move(items));
 }
 
+bool is_known_integer(double number) { return number == std::floor(number) && std::abs(number) <= kMostExact; }
+
 // Shapes by the names of their values, lists, and numbers that are integers.
 instantiation::Names names_of(const Match& match, const std::function<const Ints&(std::string_view)>& shape_of) {
   instantiation::Names names;
   for (const auto& [name, list] : match.lists) names.add(name, list_meaning(list));
   for (const auto& [name, value] : match.values) names.add(name, list_meaning(shape_of(name)));
   for (const auto& [name, number] : match.numbers) {
-    if (number == std::floor(number) && std::abs(number) < 1e15) names.add(name, static_cast<i64>(number));
+    if (is_known_integer(number)) names.add(name, static_cast<i64>(number));
   }
   return names;
 }
@@ -226,12 +228,12 @@ bool holds(const RewriteModule& module, const Rewrite& rewrite, const Graph& gra
 }
 
 std::optional<ValueId> Replacement::build(const ast::Expr* e, const std::string& name) {
-  if (const ast::Int* literal = ast::as<ast::Int>(e)) return number(static_cast<double>(literal->value), name);
-  if (const ast::Float* literal = ast::as<ast::Float>(e)) return number(literal->value, name);
+  if (const ast::Int* literal = ast::as<ast::Int>(e)) return number(static_cast<double>(literal->value), e->span, name);
+  if (const ast::Float* literal = ast::as<ast::Float>(e)) return number(literal->value, e->span, name);
   if (const ast::Name* named = ast::as<ast::Name>(e)) {
     const Definition::Parameter* parameter = definition_.find(named->name);
     if (parameter && parameter->kind == Definition::Kind::Number)
-      return number(match_.numbers.at(std::string(named->name)), name);
+      return number(match_.numbers.at(std::string(named->name)), e->span, name);
     if (parameter || match_.values.count(named->name) > 0) return value_of_(named->name);
     return part(named->name, name);
   }
@@ -269,8 +271,18 @@ std::optional<bool> Replacement::is_true(const ast::Expr* condition) {
   Diagnostics diagnostics(*module_.source);
   instantiation::Errors errors(diagnostics);
   std::optional<i64> value = evaluate_integer(condition, names(), errors);
-  if (!value) return fail(diagnostics.all()[0].span, diagnostics.all()[0].message);
+  if (!value) return fail(diagnostics);
   return *value != 0;
+}
+
+// Numbers with a fraction have names, too, but none that a condition knows.
+std::nullopt_t Replacement::fail(const Diagnostics& diagnostics) {
+  const Diagnostic& first = diagnostics.all()[0];
+  std::string text = module_.source->text.substr(first.span.begin, first.span.end - first.span.begin);
+  auto number = match_.numbers.find(text);
+  bool is_unknown = number != match_.numbers.end() && !is_known_integer(number->second);
+  return fail(first.span,
+              is_unknown ? cat("`", text, "` is ", number->second, "; only integers are known here") : first.message);
 }
 
 std::nullopt_t Replacement::fail(Span span, const std::string& why) {
@@ -288,7 +300,7 @@ std::optional<ValueId> Replacement::call(const ast::Expr* e, const std::string& 
     operands.push_back(*made);
   }
   std::optional<WorkloadArguments> arguments = attributes(call);
-  if (!arguments) return std::nullopt;
+  if (!arguments || !are_free(call, operands)) return std::nullopt;
   bool has_spread = std::ranges::any_of(call.operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
   if (has_spread && !is_elementwise(call, operands, *arguments)) return std::nullopt;
   std::string error, ignored;
@@ -302,12 +314,30 @@ std::optional<ValueId> Replacement::call(const ast::Expr* e, const std::string& 
                                         : (*made)[0];
 }
 
+// Passes rely on it that shapes and types which operands have are no arguments.
+bool Replacement::are_free(const OperatorCall& call, const std::vector<ValueId>& operands) {
+  std::vector<OperandType> types;
+  for (ValueId operand : operands) types.push_back(builder_.type(operand));
+  const WorkloadArguments inferred = with_inferred(operators(), call.op, {}, types);
+  for (const ast::Argument& argument : call.attributes) {
+    if (std::ranges::count(inferred, argument.name, &WorkloadArgument::name) == 0) continue;
+    fail(argument.value->span, cat("`", argument.name, "` follows from the operands and is no argument"));
+    return false;
+  }
+  return true;
+}
+
 // Does it depend on a value that is smaller than the pattern's? Only element by element the two are the same.
-bool Replacement::holds_spread(const ast::Expr* e) const {
+bool Replacement::holds_spread(const ast::Expr* e) {
+  if (match_.spread.empty()) return false;
   if (const ast::Name* name = ast::as<ast::Name>(e)) {
     if (match_.spread.count(name->name) > 0) return true;
     auto part = std::ranges::find(definition_.parts, name->name, &std::pair<std::string, const ast::Expr*>::first);
-    return part != definition_.parts.end() && holds_spread(part->second);
+    if (part == definition_.parts.end()) return false;
+    // A part is asked for as often as it is written, and so are those that it is made of.
+    auto [known, is_new] = holds_spread_.try_emplace(part->first, false);
+    if (is_new) known->second = holds_spread(part->second);
+    return known->second;
   }
   std::optional<OperatorCall> call = operator_call(e);
   return call && std::ranges::any_of(call->operands, [&](const ast::Expr* operand) { return holds_spread(operand); });
@@ -362,10 +392,14 @@ std::optional<WorkloadArguments> Replacement::attributes(const OperatorCall& cal
       continue;
     }
     std::optional<instantiation::Meaning> value = evaluate_constant(argument.value, known, errors);
-    if (!value) return fail(diagnostics.all()[0].span, diagnostics.all()[0].message);
+    if (!value) return fail(diagnostics);
     if (const std::vector<instantiation::Meaning>* items = items_of(*value)) {
       Ints list;
-      for (const instantiation::Meaning& item : *items) list.push_back(number_of(item).value_or(0));
+      for (const instantiation::Meaning& item : *items) {
+        std::optional<i64> number = number_of(item);
+        if (!number) return fail(argument.value->span, "expected a list of integers");
+        list.push_back(*number);
+      }
       out.push_back({std::string(argument.name), list});
     } else {
       out.push_back({std::string(argument.name), number_of(*value).value_or(0)});
@@ -374,9 +408,12 @@ std::optional<WorkloadArguments> Replacement::attributes(const OperatorCall& cal
   return out;
 }
 
-ValueId Replacement::number(double value, const std::string& name) {
+std::optional<ValueId> Replacement::number(double value, Span span, const std::string& name) {
   HostArray array = HostArray::zeros(dtype_, {});
-  array.set(0, value);
+  bool may_fit = is_float(dtype_) || is_known_integer(value);
+  if (may_fit) array.set(0, value);
+  if (!may_fit || (!is_float(dtype_) && array.get(0) != value))
+    return fail(span, cat(value, " is no number of type ", name_of(dtype_)));
   return builder_.constant(name, std::move(array));
 }
 

@@ -13,6 +13,9 @@
 
 namespace tw::graph {
 
+// Numbers are doubles, which hold every integer up to here.
+inline constexpr i64 kMostExact = i64{1} << 53;
+
 // `a + b` and `add(a, b)` alike; nothing for other expressions.
 struct OperatorCall {
   std::string op;
@@ -91,10 +94,12 @@ class Replacement {
   std::optional<ValueId> call(const ast::Expr* e, const std::string& name);
   std::optional<ValueId> kept(ValueId operand, const std::vector<i64>& axes, ValueId reduced, const std::string& name);
   std::optional<WorkloadArguments> attributes(const OperatorCall& call);
+  bool are_free(const OperatorCall& call, const std::vector<ValueId>& operands);
+  std::nullopt_t fail(const Diagnostics& diagnostics);
   instantiation::Names names() const;
-  ValueId number(double value, const std::string& name);
+  std::optional<ValueId> number(double value, Span span, const std::string& name);
   bool broadcast(std::vector<ValueId>& operands, const std::string& name);
-  bool holds_spread(const ast::Expr* e) const;
+  bool holds_spread(const ast::Expr* e);
   bool is_elementwise(const OperatorCall& call, const std::vector<ValueId>& operands,
                       const WorkloadArguments& arguments) const;
 
@@ -105,6 +110,7 @@ class Replacement {
   ValueOf value_of_;
   DType dtype_;
   std::map<std::string, ValueId, std::less<>> parts_;
+  std::map<std::string, bool, std::less<>> holds_spread_;  // of parts that were asked for
   std::string error_;
 };
 

@@ -50,7 +50,7 @@ class ModuleParser {
     std::optional<Str> domain = p_.expect_text("the domain of the operator, as `\"com.microsoft\"`");
     if (!domain) return false;
     OnnxOperator made;
-    made.domain = domain->empty() ? kOwnDomain : *domain;
+    made.domain = domain_or_own(std::string(*domain));
     if (!head(made, "the name of the operator", true) || !body([&] { return statement(made); })) return false;
     if (made.results.empty()) return p_.error(made.span, "there is no `return`"), false;
     if (!is_new(made) || !check(made)) return false;
@@ -168,7 +168,7 @@ class ModuleParser {
   }
 
   bool requirement(OnnxOperator& op) {
-    OnnxOperator::Requirement made{p_.expr(), ""};
+    OnnxOperator::Requirement made{p_.expr(), "", op.parts.size()};
     if (!made.condition) return false;
     if (p_.accept(",")) {
       std::optional<Str> message = p_.expect_text("the message of `require`");
@@ -271,15 +271,39 @@ class ModuleParser {
 
   // Only for values that may be left out it is asked whether they are there.
   bool check_condition(const Definition& definition, const ast::Expr* e) {
-    if (const ast::Unary* unary = ast::as<ast::Unary>(e)) return check_condition(definition, unary->value);
+    const ast::Unary* unary = ast::as<ast::Unary>(e);
+    if (unary && unary->op == UnaryOp::Not) return check_condition(definition, unary->value);
     if (const ast::Binary* binary = ast::as<ast::Binary>(e); is_junction(binary))
       return check_condition(definition, binary->a) && check_condition(definition, binary->b);
     const ast::Test* test = ast::as<ast::Test>(e);
-    if (!test) return true;
+    if (!test) return has_no_test(e);
     const ast::Name* name = ast::as<ast::Name>(test->value);
     const Definition::Parameter* parameter = name ? definition.find(name->name) : nullptr;
     if (parameter && parameter->kind == Definition::Kind::Value && parameter->is_optional) return true;
     return p_.error(e->span, "expected the name of a value that may be left out, as `x: value?`, before `?`"), false;
+  }
+
+  // Of an integer, which knows nothing of what is there.
+  bool has_no_test(const ast::Expr* e) {
+    if (!e) return true;
+    if (ast::as<ast::Test>(e)) return p_.error(e->span, "`?` stands alone or between `and`, `or` and `not`"), false;
+    std::vector<const ast::Expr*> inner;
+    if (const ast::Unary* unary = ast::as<ast::Unary>(e)) inner = {unary->value};
+    if (const ast::Binary* binary = ast::as<ast::Binary>(e)) inner = {binary->a, binary->b};
+    if (const ast::If* choice = ast::as<ast::If>(e)) inner = {choice->condition, choice->then, choice->otherwise};
+    if (const ast::Quantifier* all = ast::as<ast::Quantifier>(e)) inner = {all->over, all->condition};
+    if (const ast::Comprehension* list = ast::as<ast::Comprehension>(e))
+      inner = {list->over, list->condition, list->value};
+    if (const ast::List* list = ast::as<ast::List>(e)) inner.assign(list->items.begin(), list->items.end());
+    if (const ast::Slice* slice = ast::as<ast::Slice>(e)) inner = {slice->begin, slice->end};
+    if (const ast::Index* index = ast::as<ast::Index>(e)) {
+      inner.assign(index->indices.begin(), index->indices.end());
+      inner.push_back(index->value);
+    }
+    if (const ast::Call* call = ast::as<ast::Call>(e)) {
+      for (const ast::Argument& argument : call->arguments) inner.push_back(argument.value);
+    }
+    return std::ranges::all_of(inner, [&](const ast::Expr* part) { return has_no_test(part); });
   }
 
   // The values that are there if a condition holds, or if it does not.

@@ -50,8 +50,9 @@ struct OnnxOperator : Definition {
   struct Requirement {
     const ast::Expr* condition;
     std::string message;  // "" = made of the condition
+    std::size_t parts;    // that stand before it, and which it knows
   };
-  std::string domain;  // never empty: "ai.onnx"
+  std::string domain;  // never empty: kOwnDomain (graph/own_operator.h)
   std::vector<Requirement> requirements;
   std::vector<const ast::Expr*> results;
 };
@@ -63,7 +64,7 @@ struct RewriteModule {
   std::vector<OnnxOperator> operators;
 };
 
-// Errors go to `diagnostics`; what has errors is left out. An operator that the importer knows is one.
+// Errors go to `diagnostics`; what has errors is left out. An operator that the importer already knows is an error.
 RewriteModule parse_rewrites(const Source& source, Diagnostics& diagnostics);
 // Those that are built in.
 const RewriteModule& built_in_rewrites();

@@ -21,6 +21,8 @@ void read_number(const Parameter& parameter, NodeImport& node, Match& given) {
   bool is_real = found && found->type() == proto::AttributeProto::FLOAT;
   if (found && !is_real && found->type() != proto::AttributeProto::INT)
     return node.fail(cat("its attribute `", parameter.name, "` is no number"));
+  if (found && !is_real && (found->i() > kMostExact || found->i() < -kMostExact))
+    return node.fail(cat("its attribute `", parameter.name, "` is beyond 2^53"));
   given.numbers[parameter.name] = is_real ? found->f() : found ? static_cast<double>(found->i()) : parameter.number;
 }
 

@@ -47,6 +47,12 @@ TEST(OwnOperatorText, ErrorsSayWhatAndWhere) {
            {f + "(x: value) { return if x? then x else 0 }", "x? then",
             "expected the name of a value that may be left out, as `x: value?`, before `?`"},
            {f + "(x: value) { require x?; return x }", "x?; ", "expected the name of a value that may be left out"},
+           {f + "(x: value, b: value?) { require b? == 1; return x }",
+            "b? ==", "`?` stands alone or between `and`, `or` and `not`"},
+           {f + "(x: value, b: value?) { require -b?; return x }", "b?; ",
+            "`?` stands alone or between `and`, `or` and `not`"},
+           {f + "(x: value, b: value?) { return if b? and len([b?]) == 1 then x else 0 }", "b?]",
+            "`?` stands alone or between `and`, `or` and `not`"},
            {"rewrite r(x: value) { relu(x) -> if len(x) == 1 then x else x }", "if len",
             "expected an operator, a name or a number"}}) {
     ParsedRewrites made = parsed(wrong.text);
@@ -261,6 +267,8 @@ TEST_F(OwnOperators, NodesThatDoNotFitAreRefused) {
   says(kScaled, {"Scaled", {x}, test::text("scale", "a")}, "its attribute `scale` is no number");
   says(kScaled, {"Scaled", {x}, test::integer("axes", 1)}, "its attribute `axes` is no list of integers");
   says("onnx \"own\" By(x: value, n: number) { return x * n }", {"By", {x}}, "its attribute `n` is missing");
+  says(kScaled, {"Scaled", {x}, test::integer("scale", (i64{1} << 53) + 1)}, "its attribute `scale` is beyond 2^53");
+  says(kScaled, {"Scaled", {x}, test::integer("scale", -(i64{1} << 53) - 1)}, "its attribute `scale` is beyond 2^53");
   // At the place in the text.
   auto says_at = [&](const std::string& text, const Call& call, const std::string& place, const std::string& why) {
     says(text, call, cat("own.tw:1:", text.find(place) + 1, ": ", why));
@@ -275,6 +283,85 @@ TEST_F(OwnOperators, NodesThatDoNotFitAreRefused) {
           "`top_k` has several results");
   says_at("onnx \"own\" F(x: value, b: value?) { return softmax(x, axis = len(b)) }", {"F", {x}}, "b))",
           "unknown name `b`");
+  says_at("onnx \"own\" F(x: value, w: value) { return matmul(x, w, M = x[0]) }", {"F", {x, {{3, 4}}}}, "x[0]",
+          "`M` follows from the operands and is no argument");
+  says_at("onnx \"own\" F(x: value, w: value) { return matmul(x, w, T = f32) }", {"F", {x, {{3, 4}}}}, "f32",
+          "`T` follows from the operands and is no argument");
+  says_at("onnx \"own\" F(x: value) { return reduce_sum(x, axes = [[0]]) }", {"F", {x}}, "[[0]]",
+          "expected a list of integers");
+  says_at("onnx \"own\" F(i: value) { return i * 0.5 }", {"F", {{{2}, DType::I64}}}, "0.5",
+          "0.5 is no number of type i64");
+  says_at("onnx \"own\" F(i: value) { return i - 300 }", {"F", {{{2}, DType::U8}}}, "300",
+          "300 is no number of type u8");
+  says_at("onnx \"own\" F(x: value, a: number = 0.5) { return if a == 1 then x else relu(x) }", {"F", {x}},
+          "a ==", "`a` is 0.5; only integers are known here");
+  // Requirements know the parts that stand before them.
+  says_at(
+      "onnx \"own\" F(x: value) { y = reduce_sum(x, axes = [0]); require y[0] == 1; z = y + x; require z[0] == 3; "
+      "return z }",
+      {"F", {x}}, "z[0]", "`z[0] == 3` does not hold");
+  says_at("onnx \"own\" F(x: value) { require len(y) == 2; y = relu(x); return y }", {"F", {x}},
+          "y) ==", "unknown name `y`");
+  says_at("onnx \"own\" F(x: value) { require len(x) == 3, \"x is no image\"; y = softmax(x, axis = 2); return y }",
+          {"F", {x}}, "len(x)", "x is no image");
+}
+
+// What is let through would read outside of its operands, or give something else than it says.
+TEST_F(OwnOperators, AxesAreDimensionsAndOperandsFit) {
+  auto made = [](const std::string& call) {
+    return shown(cat("onnx \"own\" F(x: value, i: value, p: value, y: value) { return ", call, " }"),
+                 {"F", {{{2, 3}}, {{2, 3}, DType::I64}, {{2}}, {{2, 2}}}});
+  };
+  for (const char* call : {"concat(x, x, axis = -1)",
+                           "concat(x, x, axis = 2)",
+                           "gather(x, i, axis = -1)",
+                           "gather(x, i, axis = 2)",
+                           "gather_elements(x, i, axis = -1)",
+                           "gather_elements(x, i, axis = 7)",
+                           "scatter_elements(x, i, x, axis = -1)",
+                           "scatter_elements_add(x, i, x, axis = -1)",
+                           "scatter_elements_mul(x, i, x, axis = 2)",
+                           "scatter_elements_max(x, i, x, axis = 2)",
+                           "scatter_elements_min(x, i, x, axis = -1)",
+                           "cumulative_sum(x, axis = -1, exclusive = 0, reverse = 0)",
+                           "hardmax(x, axis = -1)",
+                           "softmax(x, axis = -1)",
+                           "log_softmax(x, axis = 2)",
+                           "argmax(x, axis = -1)",
+                           "argmin(x, axis = 2)",
+                           "top_k(x, axis = -1, count = 1, largest = 1)",
+                           "scatter_along(x, x, p, axis = -1, circular = 0)",
+                           "reverse_sequence(x, p, time = -1, batch = 0)",
+                           "one_hot(i, p, axis = -1, depth = 4)",
+                           "one_hot(i, p, axis = 3, depth = 4)",
+                           "reduce_sum(x, axes = [-1])",
+                           "reduce_max(x, axes = [0, 0])",
+                           "reduce_min(x, axes = [2])",
+                           "reduce_prod(x, axes = [0, -1])"})
+    EXPECT_NE(made(call).find(" no dimension"), std::string::npos) << call << ": " << made(call);
+  for (auto [call, why] :
+       {std::pair("concat(x, y, axis = 0)", "the operands differ in other dimensions, too"),
+        std::pair("concat(x, p, axis = 0)", "the operands have different numbers of dimensions"),
+        std::pair("gather_elements(p, i, axis = 0)", "the indices have another number of dimensions"),
+        std::pair("scatter_elements(p, i, x, axis = 0)", "the indices have another number of dimensions"),
+        std::pair("scatter_along(x, p, p, axis = 0, circular = 0)", "the update has another number of dimensions"),
+        std::pair("top_k(x, axis = 1, count = 4, largest = 1)", "there are not so many elements"),
+        std::pair("gather_nd(x, i, batch = -1)", "the batch is no dimensions"),
+        std::pair("standardize(x, 0.5, first = -1)", "the first dimension is none"),
+        std::pair("divide_by_rms(x, 0.5, first = 3)", "the first dimension is none")})
+    EXPECT_NE(made(call).find(why), std::string::npos) << call << ": " << made(call);
+  EXPECT_NE(made("concat(x, y, axis = 1)").find(": f32[2, 5] = concat("), std::string::npos);
+  EXPECT_NE(made("gather_elements(x, i, axis = 1)").find(": f32[2, 3] = gather_elements("), std::string::npos);
+}
+
+// Each part stands twice in the next one.
+TEST_F(OwnOperators, PartsOfPartsAreMadeOnce) {
+  std::string text = "onnx \"own\" F(x: value) { y0 = x + x; ";
+  for (int i = 1; i < 40; ++i) text += cat("y", i, " = y", i - 1, " + y", i - 1, "; ");
+  std::string graph = shown(text + "return y39 }", {"F", {{{2}}}});
+  std::size_t additions = 0;
+  for (std::size_t at = 0; (at = graph.find(" = add(", at)) != std::string::npos; ++at) ++additions;
+  EXPECT_EQ(additions, 40u) << graph;
 }
 
 TEST_F(OwnOperators, OnlyTheirDomainAndNameAreKnown) {
@@ -314,13 +401,14 @@ TEST_F(OwnOperators, TheExampleOfThePageIsRight) {
   expect(example(), {"FastGelu", {{{2, 3}}}, "", 1, ms}, {{2, 3}}, plain, 1e-5);
   expect(example(), {"FastGelu", {{{2, 3}}, {{3}}}, "", 1, ms}, {{2, 3}}, biased, 1e-5);
 
-  // x + skip has the mean 0 and the variance 1 in each row, then gamma and beta.
-  auto normalized = [](double epsilon, bool has_beta) {
+  // x + skip, and the bias if there is one, has the mean 0 and the variance 1 in each row, then gamma and beta.
+  auto normalized = [](double epsilon, bool has_beta, bool has_bias = false) {
     std::vector<double> all;
     for (i64 i = 0; i < 2; ++i) {
       std::vector<double> row;
       double mean = 0, variance = 0;
-      for (i64 j = 0; j < 3; ++j) row.push_back(element(0, i * 3 + j) + element(1, i * 3 + j));
+      for (i64 j = 0; j < 3; ++j)
+        row.push_back(element(0, i * 3 + j) + element(1, i * 3 + j) + (has_bias ? element(4, j) : 0));
       for (double value : row) mean += value / 3;
       for (double value : row) variance += (value - mean) * (value - mean) / 3;
       for (std::size_t j = 0; j < 3; ++j) {
@@ -335,6 +423,8 @@ TEST_F(OwnOperators, TheExampleOfThePageIsRight) {
   expect(example(), {op, {rows, rows, columns}, "", 1, ms}, {{2, 3}}, normalized(1e-12, false), 2e-5);
   expect(example(), {op, {rows, rows, columns, columns}, test::real("epsilon", 0.5f), 1, ms}, {{2, 3}},
          normalized(0.5, true), 2e-5);
+  expect(example(), {op, {rows, rows, columns, kNone, columns}, "", 1, ms}, {{2, 3}}, normalized(1e-12, false, true),
+         2e-5);
   EXPECT_NE(shown(example(), {op, {rows, rows, {{4}}}, "", 1, ms}).find("gamma has a number for each column"),
             std::string::npos);
 }

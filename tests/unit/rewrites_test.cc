@@ -239,6 +239,23 @@ TEST(Rewrites, BroadcastsAreSeenThroughElementByElementOnly) {
   }
 }
 
+// Whether a value is smaller than the pattern's is asked once for each part, however often it stands in others.
+TEST(Rewrites, PartsOfPartsAreLookedThroughOnce) {
+  std::string text = "rewrite r(w: value, z: value) {\n  y0 = z + z\n";
+  for (int i = 1; i < 40; ++i) text += cat("  y", i, " = y", i - 1, " + y", i - 1, "\n");
+  Parsed own = parsed(text + "  multiply(relu(w), y39) -> multiply(y39, absolute(w))\n}");
+  ASSERT_EQ(own.errors, "");
+  Builder b;
+  ValueId y = b.input({4, 4}), w = b.builder.input("w", {DType::F32, {4}});
+  for (int i = 0; i < 40; ++i) y = b.add("add", {}, {y, y});
+  b.builder.output(b.add("multiply", {}, {b.spread(b.add("relu", {}, {w}), {4, 4}), y}), "y");
+  std::vector<std::string> ops;
+  for (const Node& node : apply_rewrites(b.builder.finish(), {&own.module}).nodes) ops.push_back(node.op);
+  EXPECT_EQ(std::ranges::count(ops, "add"), 40) << join(ops, " ");
+  EXPECT_EQ(std::ranges::count(ops, "absolute"), 1) << join(ops, " ");
+  EXPECT_EQ(std::ranges::count(ops, "relu"), 0) << join(ops, " ");
+}
+
 // Two that undo each other come to an end.
 TEST(Rewrites, GoingInCirclesEnds) {
   Parsed own = parsed("rewrite a(x: value) { relu(x) -> absolute(x) }\nrewrite b(x: value) { absolute(x) -> relu(x) }");
