@@ -232,7 +232,9 @@ void cumulative_sum(NodeImport& node) {
 
 void mean_variance_normalization(NodeImport& node) {
   ValueId x = node.input(0);
-  node.result(0, normalized(node, x, node.integers("axes", {0, 2, 3}), 1e-9).value);
+  Ints axes = node.integers("axes", {0, 2, 3});
+  for (i64& axis : axes) axis = node.axis(axis, node.rank(x));
+  if (!node.has_failed()) node.result(0, normalized(node, x, axes, 1e-9).value);
 }
 
 void lp_normalization(NodeImport& node) {

@@ -507,6 +507,11 @@ TEST_F(OnnxOperators, DynamicQuantization) {
          {153, 255, 0, 5.0 / 255, 153});
 }
 
+TEST_F(OnnxOperators, MeansOverDimensionsFromTheEnd) {
+  expect({"MeanVarianceNormalization", 13, integers("axes", {-1}), {typed(DType::F32, {2, 2}, {1, 3, 9, 5})}}, {2, 2},
+         {-1, 1, 1, -1});
+}
+
 // They go through what brings elements to other places; others say that they do not take them.
 TEST_F(OnnxOperators, TensorsWithoutElements) {
   Operand nothing = x(1, {2, 0}), some = x(1, {2, 2});
