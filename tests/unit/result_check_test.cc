@@ -578,14 +578,14 @@ TEST_F(Quantized, IntegersNextToWhereTheyChangeMayBeEither) {
 // However few elements are next to where they change.
 TEST_F(Quantized, AKernelIsNotWrongForTheOnlyIntegerThatChanged) {
   int changed = 0;
-  for (i64 elements : {90000, 130000, 170000, 210000, 250000}) {
+  for (i64 elements = 100000; elements <= 1000000; elements += 100000) {
     Judged judged = judged_of(elements);
     Results results = judged.results_of(owned_->program),
             exact = judged.results_of(widen_to_f64(judged.arena(), owned_->program));
     for (const auto& [name, array] : results) {
       Comparison found = judged.compared(name, array);
       EXPECT_TRUE(found.is_right()) << name << ": " << difference_text(found, array.elements(), "");
-      changed += name == "Z" && array.bytes != exact.at(name).bytes;
+      changed += name != "V" && array.bytes != exact.at(name).bytes;
     }
   }
   EXPECT_GT(changed, 0) << "this test shows nothing";
