@@ -536,7 +536,7 @@ workload quantized(N: int) {
   R[i: N] = X[i] * 20.3 * 1.7
   Q[i: N] = round(R[i]) + Zero[]
   output Y: u8[i: N] = u8(min(max(Q[i] - (if i == 7 then 1e30 else 0.0), Low[]), High[]))
-  output Z: i32[i: N] = i32(R[i])
+  output Z: i32[i: N] = i32(R[i] * 1000.3)
   output V: f32[i: N] = f32(Y[i]) * 0.1
 }
 )";
@@ -569,23 +569,23 @@ TEST_F(Quantized, IntegersNextToWhereTheyChangeMayBeEither) {
       for (i64 i = 0; i < changed.elements(); ++i) changed.set(i, array.get(i) + (name == "V" ? 0.1 : 1) * more);
       return judged.compared(name, changed).wrong;
     };
-    EXPECT_GT(wrong_with(1), array.elements() * 9999 / 10000) << name << ": nearly all are far from where it changes";
+    EXPECT_GT(wrong_with(1), array.elements() * 97 / 100) << name << ": nearly all are far from where it changes";
     EXPECT_EQ(wrong_with(4), array.elements()) << name << ": the one or the other, and no third";
   }
   EXPECT_GT(others, 0) << "this test shows nothing";
 }
 
-// However few elements are next to where they change.
+// However few elements are next to where they change, as of Z one in a thousand is.
 TEST_F(Quantized, AKernelIsNotWrongForTheOnlyIntegerThatChanged) {
   int changed = 0;
-  for (i64 elements = 100000; elements <= 1000000; elements += 100000) {
+  for (i64 elements = 100; elements <= 2000; elements += 100) {
     Judged judged = judged_of(elements);
     Results results = judged.results_of(owned_->program),
             exact = judged.results_of(widen_to_f64(judged.arena(), owned_->program));
     for (const auto& [name, array] : results) {
       Comparison found = judged.compared(name, array);
       EXPECT_TRUE(found.is_right()) << name << ": " << difference_text(found, array.elements(), "");
-      changed += name != "V" && array.bytes != exact.at(name).bytes;
+      changed += name == "Z" && array.bytes != exact.at(name).bytes;
     }
   }
   EXPECT_GT(changed, 0) << "this test shows nothing";
