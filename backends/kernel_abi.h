@@ -4,10 +4,10 @@
  *   prepack: rewrites constant operands once, outside the kernel's time. Present only if the schedule packs constants.
  *   run:     computes the outputs.
  * `buffers` holds one pointer per argument of that entry point, in the order of the manifest (see backends/kernel.h);
- * every pointer is aligned to TW_ALIGNMENT bytes and buffers do not overlap. (Models give an output the pointer of an
- * input where they know of the kernel that it may be written over it.) `scratch` points to the manifest's scratch bytes
- * for the number of workers in use, aligned alike; its content need not be kept between calls. Both return 0.
- * Re-entrant: all state is in the arguments.
+ * every pointer is aligned to TW_ALIGNMENT bytes and buffers do not overlap, except that an output may be the same
+ * buffer as an input for which the kernel allows it (Overwrite in backends/kernel.h). `scratch` points to the
+ * manifest's scratch bytes for the number of workers in use, aligned alike; its content need not be kept between calls.
+ * Both return 0. Re-entrant: all state is in the arguments.
  */
 #ifndef TRACEWRIGHT_KERNEL_ABI_H
 #define TRACEWRIGHT_KERNEL_ABI_H

@@ -48,8 +48,7 @@ class LoopTests : ExprEvaluator<LoopTests> {
   bool has_failed_ = false;
 };
 
-// Counts the elements that are written to a buffer. Where they are as many as it has, and all are written, each is
-// written once.
+// Counts stores to a buffer. All elements are stored, so as many stores as elements means that each is stored once.
 class Writes {
  public:
   explicit Writes(const Buffer* buffer) : buffer_(buffer), most_(elements_of(buffer)) {}
@@ -119,8 +118,8 @@ class Writes {
     return lanes;
   }
 
-  // How often what stands here runs; in vectors under a mask, for how many lanes. Nothing if that is more than the
-  // buffer has elements, depends on data or takes long to find out.
+  // How often the current statement runs; under a vector mask, the number of active lanes. Nothing if that is more than
+  // the buffer has elements, depends on data or takes long to find out.
   std::optional<i64> count_runs() {
     std::vector<const For*> tested;
     i64 lanes = lanes_of_tests(), points = lanes, free = 1;
@@ -159,7 +158,7 @@ class Writes {
   std::optional<i64> runs_;  // of what stands directly in them
 };
 
-// Is the index that of the only element of the buffer that the statement writes?
+// Does the statement write exactly one element of the buffer, at this index?
 bool writes_there(const Store* store, const Buffer* buffer, const Expr* index) {
   int targets = 0;
   bool is_same = false;

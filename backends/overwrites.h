@@ -5,10 +5,10 @@
 
 namespace tw {
 
-// Pairs of an output and an input of `run` with elements of the same size, as many of both. Each element of the input
-// is read only by the statement that writes the same element of the output, and no element is written twice, whatever
-// the order of iterations. Decided on lowered code: a schedule may copy what it reads, or compute it again. Some pairs
-// that are legal are not found. It is taken for granted that the kernel writes all elements of its outputs.
+// Pairs of an output and an input of `run` with elements of the same size, the same number of them. Each element of the
+// input is read only by the statement that writes the same element of the output, and no element is written twice,
+// whatever the order of iterations. Decided on lowered code: a schedule may copy what it reads, or compute it again.
+// Some pairs that are legal are not found. It is taken for granted that the kernel writes all elements of its outputs.
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program);
 
 }  // namespace tw

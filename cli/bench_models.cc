@@ -111,7 +111,7 @@ std::vector<std::string> shapes_of(const BenchModels& options, const std::string
   return out;
 }
 
-// Of the difference to other libraries.
+// The relative difference to other libraries that is always allowed.
 double least_allowed(const OpenedModel& model) {
   const double rounded = is_quantized(model.imported) ? kMostRelativeOfQuantized : 0;
   return model.precision == DType::F32 ? rounded : std::max(rounded, most_relative(model.precision));

@@ -63,7 +63,7 @@ class EntryCheck {
   }
   std::string name(std::size_t output) const { return where_ + model_.imported.output_names[output]; }
 
-  // Are outputs that differ a little right? Where kernels are judged, too.
+  // May outputs differ by kMostRelativeOfQuantized? Only where kernels are judged as well.
   bool may_round() const { return library_.device.empty() && is_quantized(model_.imported); }
 
   // Compares outputs with `expected`. `most`: what may be between them, by type.

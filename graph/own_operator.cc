@@ -54,7 +54,7 @@ std::optional<std::vector<ValueId>> built(const OnnxOperator& op, Replacement& t
 
 OwnOperator find_operator(const std::vector<const RewriteModule*>& modules, const std::string& domain,
                           const std::string& name) {
-  const std::string wanted = domain_or_own(domain);
+  const std::string wanted = domain_or_onnx(domain);
   for (const RewriteModule* module : modules) {
     for (const OnnxOperator& op : module->operators) {
       if (op.name == name && op.domain == wanted) return {module, &op};

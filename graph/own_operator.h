@@ -9,9 +9,9 @@
 namespace tw::graph {
 
 // The domain of ONNX's own operators. Files may leave it empty.
-inline constexpr const char* kOwnDomain = "ai.onnx";
+inline constexpr const char* kOnnxDomain = "ai.onnx";
 // A domain as a file says it, with its name if it is left empty.
-inline std::string domain_or_own(const std::string& domain) { return domain.empty() ? kOwnDomain : domain; }
+inline std::string domain_or_onnx(const std::string& domain) { return domain.empty() ? kOnnxDomain : domain; }
 
 struct OwnOperator {
   const RewriteModule* module = nullptr;
@@ -21,8 +21,9 @@ struct OwnOperator {
 OwnOperator find_operator(const std::vector<const RewriteModule*>& modules, const std::string& domain,
                           const std::string& name);
 
-// Its results, of what the names of its parameters stand for; values that are left out are not among them. What is made
-// has the name `name`. Nothing, and why and where in the text in `error`, if they do not fit.
+// Makes the nodes of the operator and gives its results. `given`: the parameters; inputs that the node leaves out are
+// missing from it. What is made has the name `name`. Nothing, and why and where in the text in `error`, if they do not
+// fit.
 std::optional<std::vector<ValueId>> build_operator(const OwnOperator& own, const Match& given, GraphBuilder& builder,
                                                    const std::string& name, std::string& error);
 

@@ -275,7 +275,7 @@ std::optional<bool> Replacement::is_true(const ast::Expr* condition) {
   return *value != 0;
 }
 
-// Numbers with a fraction have names, too, but none that a condition knows.
+// Conditions know integers alone: says so where a number has a fraction.
 std::nullopt_t Replacement::fail(const Diagnostics& diagnostics) {
   const Diagnostic& first = diagnostics.all()[0];
   std::string text = module_.source->text.substr(first.span.begin, first.span.end - first.span.begin);
@@ -314,7 +314,7 @@ std::optional<ValueId> Replacement::call(const ast::Expr* e, const std::string& 
                                         : (*made)[0];
 }
 
-// Passes rely on it that shapes and types which operands have are no arguments.
+// Passes infer shapes and types from operands, so they may not be given.
 bool Replacement::are_free(const OperatorCall& call, const std::vector<ValueId>& operands) {
   std::vector<OperandType> types;
   for (ValueId operand : operands) types.push_back(builder_.type(operand));

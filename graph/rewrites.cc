@@ -50,7 +50,7 @@ class ModuleParser {
     std::optional<Str> domain = p_.expect_text("the domain of the operator, as `\"com.microsoft\"`");
     if (!domain) return false;
     OnnxOperator made;
-    made.domain = domain_or_own(std::string(*domain));
+    made.domain = domain_or_onnx(std::string(*domain));
     if (!head(made, "the name of the operator", true) || !body([&] { return statement(made); })) return false;
     if (made.results.empty()) return p_.error(made.span, "there is no `return`"), false;
     if (!is_new(made) || !check(made)) return false;
@@ -116,8 +116,8 @@ class ModuleParser {
     if (find_operator({&module_}, made.domain, made.name).text)
       return p_.error(made.span, cat("there is already an operator `", made.name, "` of `", made.domain, "` here")),
              false;
-    if (made.domain != kOwnDomain || std::ranges::count(onnx_operators(), made.name) == 0) return true;
-    return p_.error(made.span, cat("`", made.name, "` of `", kOwnDomain, "` is known already"),
+    if (made.domain != kOnnxDomain || std::ranges::count(onnx_operators(), made.name) == 0) return true;
+    return p_.error(made.span, cat("`", made.name, "` of `", kOnnxDomain, "` is known already"),
                     "only operators that are not supported, or of another domain, can be written"),
            false;
   }

@@ -8,8 +8,8 @@
 //
 // A parameter of a rewriting is a `value`, a `number` (a constant whose elements are all alike) or `ints` (a list among
 // the arguments of an operator); of an operator it is an input, or an attribute that is a number or a list. A line
-// `name = pattern` names a part that occurs more than once; `when` and `require` are conditions over shapes, lists and
-// numbers that are integers.
+// `name = expression` names a part (in a rewriting a pattern). `when`, `require` and `if` are conditions over shapes,
+// lists and integers; in operators also `x?`: whether x is given.
 #pragma once
 #include <memory>
 #include <string>
@@ -52,7 +52,7 @@ struct OnnxOperator : Definition {
     std::string message;  // "" = made of the condition
     std::size_t parts;    // that stand before it, and which it knows
   };
-  std::string domain;  // never empty: kOwnDomain (graph/own_operator.h)
+  std::string domain;  // never empty: kOnnxDomain (graph/own_operator.h)
   std::vector<Requirement> requirements;
   std::vector<const ast::Expr*> results;
 };

@@ -86,8 +86,8 @@ class ModuleEmitter {
   bool overlaps_other(const Placement& placement) const;
   // Is it an output that may be written over an input, or such an input?
   bool may_be_overwritten(const Placement& argument) const;
-  // An internal function whose arguments are the buffers (noalias), the variables, and what a parallel loop needs; the
-  // body is `stmt`.
+  // An internal function whose arguments are the buffers (noalias where they share no memory), the variables, and what
+  // a parallel loop needs; the body is `stmt`.
   void call_body(llvm::IRBuilder<>& builder, const std::string& name, const std::vector<BoundBuffer>& buffers,
                  const std::vector<BoundVar>& vars, const Stmt* stmt, llvm::Value* parallel_for, llvm::Value* pool,
                  llvm::Value* scratch);

@@ -103,7 +103,7 @@ bool compare_found(const TuneTask& task, std::span<Cell> cells, StoredResults& r
   return true;
 }
 
-// Nothing is measured, so tasks are searched for the processor that the results are of, if not for the list's.
+// A replay takes the target of the stored results where the list's has none.
 void take_stored_targets(LoadedList& list, StoredResults& results) {
   for (TuneTask& task : list.tasks) {
     const TaskKey key = key_of(task);

@@ -31,7 +31,7 @@ class Variances {
   }
 
   const Expr* of(const Expr* e) {
-    // Those of 64 bits are places, which nothing here follows.
+    // Integers of 64 bits are indices.
     if (e->type.dtype == DType::Bool || e->type.dtype == DType::I64) return nullptr;
     auto [at, is_new] = memo_.try_emplace(e, nullptr);
     if (is_new) {
@@ -125,7 +125,7 @@ class Variances {
     }
   }
 
-  // An exact limit takes the error of what is far beyond it, too.
+  // Far beyond an exact limit the result is the limit, without error.
   const Expr* limited(const Binary* e, const Expr* value, const Expr* before) const {
     constexpr double kFar = 8;  // standard deviations
     const Expr* beyond = build_.sub(wide(value), wide(e));
@@ -222,8 +222,8 @@ class Variances {
     }
   }
 
-  // A step function: its values at two standard deviations on either side, and where they differ half a step more, so
-  // that compare() takes either, however few elements are next to a step.
+  // A step function: half of what its values two standard deviations to either side differ by. One step is added, so
+  // that a single element on the other side does not make the whole too far from the exact values.
   const Expr* jump(Function step, const Expr* argument, const Expr* before) const {
     constexpr double kHalf = 0.51;  // of a step, and 2 % for what is rounded behind it
     const Expr* x = wide(argument);

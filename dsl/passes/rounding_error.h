@@ -1,7 +1,7 @@
 // with_error_variances: a workload that also computes how far rounding may put each of its results from the exact ones.
 // What judges kernels. Input: a program before any schedule, in its own types. Output: the same program, and for each
-// output that rounding can change an output (F64, same shape, `suffix` behind its name) with the square of the
-// error that is expected of an element.
+// output that rounding can change one more (F64, same shape, `suffix` behind its name) with the square of the error
+// that is expected of an element.
 //
 // An error analysis of first order, in which errors are independent unless said otherwise (Higham and Mary, "A New
 // Approach to Probabilistic Rounding Error Analysis", SISC 2019). Each operation adds (u * its result)^2, where u is
@@ -9,8 +9,8 @@
 // terms t in any order and any number of parts: its rounding has the variance 16 u^2 n (S^2 + sum t^2), which covers
 // partial sums of terms of one sign and of either sign; what the terms have is added, times 1 + n / 64, because errors
 // of terms may have a common cause. Divisions and functions count as four roundings: kernels use approximations of a
-// few units in the last place. Where a value is brought to an integer, both that it may become are
-// allowed; integers of 64 bits, which are places, are exact.
+// few units in the last place. Where rounding may move a value across a step, an integer may be off
+// by up to two steps; i64 values are indices and must be exact.
 #pragma once
 #include <optional>
 #include <string_view>

@@ -46,7 +46,7 @@ class ModelImport {
   // What the list says of ONNX's own operators; `otherwise` if it says nothing.
   static i64 version_of(const google::protobuf::RepeatedPtrField<proto::OperatorSetIdProto>& list, i64 otherwise) {
     for (const proto::OperatorSetIdProto& set : list) {
-      if (domain_or_own(set.domain()) == kOwnDomain) otherwise = set.version();
+      if (domain_or_onnx(set.domain()) == kOnnxDomain) otherwise = set.version();
     }
     return otherwise;
   }
@@ -138,7 +138,7 @@ class ModelImport {
     const proto::FunctionProto* function = called_function(model_, node);
     const Converter own = own_converter(options_.modules, node.domain(), node.op_type());
     auto converter = converters().find(node.op_type());
-    bool is_own = domain_or_own(node.domain()) == kOwnDomain, is_branch = is_own && node.op_type() == "If";
+    bool is_own = domain_or_onnx(node.domain()) == kOnnxDomain, is_branch = is_own && node.op_type() == "If";
     if (!function && !own && !is_own)
       problem(cat(described(node), ": operators of `", node.domain(), "` are not supported"));
     else if (!function && !own && !is_branch && converter == converters().end())

@@ -1,6 +1,6 @@
 // A product of integers with scales is the product of the integers, times the scales, as long as all terms of a sum
-// have the same ones. Operands are read in the narrowest type that holds them: bytes that lose no zero point stay
-// bytes, so do constants that fit.
+// have the same ones. Operands are read in the narrowest type that holds them: bytes without a zero point to
+// subtract stay bytes, so do constants that fit.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using Ints = std::vector<i64>;
 
-// Sums of larger absolute values may not fit into i32.
+// Sums below this in magnitude fit into i32.
 constexpr double kSumsBelow = 2147483648.0;
 // Nodes behind each other that are looked through.
 constexpr int kMostSteps = 64;
@@ -33,7 +33,7 @@ struct Numbers {
   i64 count = 1, apart = 1;
 };
 
-// Integers times scales, in other places.
+// Integers times scales, then moved: broadcast, transposed, reshaped.
 struct Dequantized {
   ValueId integers = 0;
   std::optional<Numbers> scale;    // along a dimension of what the movements give; nothing if it is 1
@@ -57,7 +57,7 @@ std::optional<Range> range_in(const HostArray& data) {
   return range;
 }
 
-// Is the array `count` numbers, each `apart` times, again and again?
+// Does the array repeat `count` numbers periodically, each `apart` times in a row?
 bool has_numbers(const HostArray& data, i64 count, i64 apart) {
   for (i64 e = 0; e < data.elements(); ++e) {
     if (data.get(e) != data.get(e / apart % count * apart)) return false;
@@ -125,7 +125,7 @@ class IntegerProducts {
     return largest < kSumsBelow ? operands : std::vector<Dequantized>();
   }
 
-  // Which dimension of the result a dimension of operand n becomes; nothing if sums go over it, or over some of it.
+  // Which dimension of the result a dimension of operand n becomes; nothing if sums go over any of its places.
   std::optional<std::size_t> axis_of_result(const Node& node, std::size_t n, std::size_t axis) const {
     if (node.op == "conv") return axis == 0 ? std::optional(n) : std::nullopt;
     std::size_t summed = shape(node.outputs[0]).size() - (n == 0 ? 1 : 2);

@@ -17,7 +17,7 @@ struct ModelBench {
   std::vector<HostArray> inputs;     // of the library, in order
   std::vector<std::string> against;  // of model_libraries()
   bool is_quantized = false;         // is_quantized() of the graph
-  double least_allowed = 0;          // difference of outputs, relative, where ours are less precise than their type
+  double least_allowed = 0;          // relative difference allowed in 16 bits and for quantized models
   PeerOptions peers;  // threads, and how long a library may take to start, to load the model and for a turn
   RaceOptions race;
 };

@@ -166,8 +166,8 @@ class Planner {
     plan_.least_memory_bytes = least;
   }
 
-  // What kernels may write over what they read, among these values: one all of whose memory is read under one name, by
-  // one that takes all of its own.
+  // Pairs of these values that a kernel allows to share memory. Both fill their memory, and the kernel reads the
+  // operand through one argument only.
   std::vector<Successor> successors(const std::map<ValueId, std::size_t>& index_of) const {
     std::vector<Successor> out;
     for (std::size_t g = 0; g < fused_.groups.size(); ++g) {

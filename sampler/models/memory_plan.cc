@@ -79,12 +79,21 @@ std::vector<std::size_t> places_handed_on(const std::vector<StorageNeed>& needs,
   std::vector<std::size_t> first(needs.size());
   std::iota(first.begin(), first.end(), 0);
   std::vector<bool> is_taken(needs.size());
-  for (const Successor& pair : successors) {
+  auto is_free = [&](const Successor& pair) {
     const StorageNeed &operand = needs[pair.operand], &result = needs[pair.result];
-    if (operand.lifetime.last != result.lifetime.first || operand.bytes != result.bytes) continue;
-    if (is_taken[pair.operand] || first[pair.result] != pair.result) continue;
-    is_taken[pair.operand] = true;
-    first[pair.result] = first[pair.operand];
+    return !is_taken[pair.operand] && operand.lifetime.last == result.lifetime.first && operand.bytes == result.bytes;
+  };
+  auto begin_of = [&](const Successor& pair) { return needs[first[pair.operand]].lifetime.first; };
+  for (std::size_t i = 0; i < successors.size(); ++i) {
+    const std::size_t result = successors[i].result;
+    const Successor* chosen = nullptr;
+    for (std::size_t j = i; j < successors.size() && successors[j].result == result; ++j) {
+      const Successor& pair = successors[j];
+      if (is_free(pair) && (!chosen || begin_of(pair) < begin_of(*chosen))) chosen = &pair;
+    }
+    if (!chosen || first[result] != result) continue;
+    is_taken[chosen->operand] = true;
+    first[result] = first[chosen->operand];
   }
   return first;
 }

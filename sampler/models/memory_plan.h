@@ -17,17 +17,17 @@ struct Successor {
   std::size_t operand = 0, result = 0;
 };
 // For each value the first one of those that follow each other in its place. A result gets the place of an operand that
-// nobody needs behind this step, if they have as many bytes; of several results one does. `successors`: in the order of
-// the steps.
+// nobody needs behind this step, if they have as many bytes; of several operands that whose place has been in use for
+// longest, as a residual's: it stays where it is through a network. `successors`: in the order of the steps, those of a
+// result together.
 std::vector<std::size_t> places_handed_on(const std::vector<StorageNeed>& needs,
                                           const std::vector<Successor>& successors);
 
-// Places where results are written over operands, and the most that is needed at one time, where an operand and what is
-// written over it count once.
 struct ValuePlaces {
   StoragePlan storage;  // an offset for each value
-  i64 least = 0;
+  i64 least = 0;        // the most that is needed at one time, an operand and what is written over it counted once
 };
+// Results are written over operands, unless separate places need less memory.
 ValuePlaces place_values(const std::vector<StorageNeed>& needs, const std::vector<Successor>& successors,
                          i64 alignment);
 

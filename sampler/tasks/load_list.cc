@@ -319,7 +319,7 @@ bool add_rewrites(LoadedList& out, TaskMaker& maker) {
 }
 
 // Makes the programs of all entries. Where there is none, an entry is left without a task. Without all rewritings
-// and operators models are left out: what would be said of them follows from what was said already.
+// and operators models are left out, to avoid follow-up errors.
 void add_tasks(LoadedList& out, TaskMaker& maker, bool has_rewrites, Diagnostics& diagnostics) {
   std::vector<TaskEntry> entries;
   for (const TaskEntry& entry : out.list.tasks) {

@@ -75,6 +75,30 @@ TEST(HandedOn, OtherOperandsKeepTheirPlaces) {
       << "two results";
   EXPECT_EQ(places_handed_on({{{0, 2}, 640}, {{1, 2}, 640}, {{2, 3}, 640}}, {{0, 2}, {1, 2}}), (Indices{0, 1, 0}))
       << "two operands";
+  EXPECT_EQ(places_handed_on({{{1, 2}, 640}, {{0, 2}, 640}, {{2, 3}, 640}}, {{0, 2}, {1, 2}}), (Indices{0, 1, 1}))
+      << "the one that was there first";
+}
+
+// Layers that add to x what they make of it, with something three times as large, twice, in between, which fits only
+// where x is in the same place all along.
+TEST(HandedOn, AResidualStaysWhereItIs) {
+  std::vector<StorageNeed> needs{{{0, 0}, 640}};
+  std::vector<Successor> successors;
+  std::size_t x = 0;
+  for (i64 layer = 0, step = 1; layer < 12; ++layer, step += 6) {
+    for (i64 units : {1, 3, 3, 1, 1}) {
+      const i64 made = step + std::ssize(needs) % 6 - 1;
+      needs.push_back({{made, made + 1}, 640 * units});
+    }
+    needs[x].lifetime.last = step + 5;
+    needs.push_back({{step + 5, step + 5}, 640});
+    successors.push_back({needs.size() - 2, needs.size() - 1});
+    successors.push_back({x, needs.size() - 1});
+    x = needs.size() - 1;
+  }
+  ValuePlaces places = place_values(needs, successors, 64);
+  EXPECT_EQ(places.least, 7 * 640);
+  EXPECT_EQ(places.storage.bytes, places.least);
 }
 
 TEST(HandedOn, RandomPlansAreSoundAndNoLarger) {

@@ -345,10 +345,10 @@ TEST_F(OwnOperators, AxesAreDimensionsAndOperandsFit) {
         std::pair("gather_elements(p, i, axis = 0)", "the indices have another number of dimensions"),
         std::pair("scatter_elements(p, i, x, axis = 0)", "the indices have another number of dimensions"),
         std::pair("scatter_along(x, p, p, axis = 0, circular = 0)", "the update has another number of dimensions"),
-        std::pair("top_k(x, axis = 1, count = 4, largest = 1)", "there are not so many elements"),
-        std::pair("gather_nd(x, i, batch = -1)", "the batch is no dimensions"),
-        std::pair("standardize(x, 0.5, first = -1)", "the first dimension is none"),
-        std::pair("divide_by_rms(x, 0.5, first = 3)", "the first dimension is none")})
+        std::pair("top_k(x, axis = 1, count = 4, largest = 1)", "`count` is larger than the dimension"),
+        std::pair("gather_nd(x, i, batch = -1)", "`batch` is out of range"),
+        std::pair("standardize(x, 0.5, first = -1)", "`first` is out of range"),
+        std::pair("divide_by_rms(x, 0.5, first = 3)", "`first` is out of range")})
     EXPECT_NE(made(call).find(why), std::string::npos) << call << ": " << made(call);
   EXPECT_NE(made("concat(x, y, axis = 1)").find(": f32[2, 5] = concat("), std::string::npos);
   EXPECT_NE(made("gather_elements(x, i, axis = 1)").find(": f32[2, 3] = gather_elements("), std::string::npos);
