@@ -1,6 +1,7 @@
 #include "dsl/passes/rounding_error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "dsl/analysis/block_info.h"
@@ -30,9 +31,13 @@ class Variances {
     known_[buffer] = {variance, sum_roundoff, is_relative};
   }
 
+  // What stores of `value` leave in the buffer is whole, if the value is.
+  void note_stored(const Buffer* buffer, const Expr* value) { is_whole_[buffer] = may_be_whole(value); }
+
   const Expr* of(const Expr* e) {
-    // Integers of 64 bits are indices.
-    if (e->type.dtype == DType::Bool || e->type.dtype == DType::I64) return nullptr;
+    if (e->type.dtype == DType::Bool) return nullptr;
+    // Integers of 64 bits are indices, and what is computed of them is exact; a float that is cut off to one is not.
+    if (e->type.dtype == DType::I64 && e->kind != Kind::Cast && e->kind != Kind::Load) return nullptr;
     auto [at, is_new] = memo_.try_emplace(e, nullptr);
     if (is_new) {
       const Expr* variance = compute(e);
@@ -115,7 +120,10 @@ class Variances {
         return sum(top ? build_.binary(BinaryOp::Div, top, square(e->b)) : nullptr,
                    rounding(e, type, kFunctionRoundings));
       }
-      // The other operand may be taken where the two are near each other.
+      case BinaryOp::FloorDiv:
+      case BinaryOp::FloorMod:
+        return sum(a, b);
+      // Near each other either may be taken.
       case BinaryOp::Min:
       case BinaryOp::Max:
         if (a && b) return build_.binary(BinaryOp::Max, a, b);
@@ -134,8 +142,42 @@ class Variances {
     return build_.select(is_far, number(0), before);
   }
 
-  // What is an integer already, as what was rounded, stays that.
+  // Is it an integer if those operands are that it is made of without division or functions?
+  bool may_be_whole(const Expr* e) const {
+    if (!is_float(e->type.dtype)) return true;
+    switch (e->kind) {
+      case Kind::FloatImm:
+        return static_cast<const FloatImm*>(e)->value == std::floor(static_cast<const FloatImm*>(e)->value);
+      case Kind::Load: {
+        auto stored = is_whole_.find(static_cast<const Load*>(e)->buffer);
+        return stored == is_whole_.end() || stored->second;
+      }
+      case Kind::Cast:
+        return may_be_whole(static_cast<const Cast*>(e)->value);
+      case Kind::Unary:
+        return may_be_whole(static_cast<const Unary*>(e)->value);
+      case Kind::Binary: {
+        auto* both = static_cast<const Binary*>(e);
+        return both->op != BinaryOp::Div && may_be_whole(both->a) && may_be_whole(both->b);
+      }
+      case Kind::Select: {
+        auto* either = static_cast<const Select*>(e);
+        return may_be_whole(either->then) && may_be_whole(either->otherwise);
+      }
+      case Kind::Call: {
+        auto* call = static_cast<const Call*>(e);
+        if (call->function == Function::Abs) return may_be_whole(call->arguments[0]);
+        return call->function == Function::Floor || call->function == Function::Ceil ||
+               call->function == Function::Round;
+      }
+      default:
+        return false;
+    }
+  }
+
+  // What is an integer already, as what was rounded, stays that. A quotient that is one by chance does not.
   const Expr* of_cut_off(const Expr* value, const Expr* before) const {
+    if (!may_be_whole(value)) return jump(Function::Floor, value, before);
     const Expr* x = wide(value);
     const Expr* below = build_.call(Function::Floor, build_.arena.list<const Expr*>({x}));
     return build_.select(build_.binary(BinaryOp::Eq, x, below), before, jump(Function::Floor, value, before));
@@ -165,6 +207,11 @@ class Variances {
       case Function::Ceil:
       case Function::Round:
         return before ? jump(e->function, argument, before) : nullptr;
+      case Function::Exp: {  // of minus infinity it is 0, exactly, and 0 times infinity is no number
+        const Expr* is_zero = build_.binary(BinaryOp::Eq, wide(e), number(0));
+        const Expr* variance = sum(times(before, squared_slope(e)), own_error(e));
+        return build_.select(is_zero, number(squared(smallest_error(e->type.dtype))), variance);
+      }
       default:
         return sum(times(before, squared_slope(e)), own_error(e));
     }
@@ -225,7 +272,7 @@ class Variances {
   // A step function: half of what its values two standard deviations to either side differ by. One step is added, so
   // that a single element on the other side does not make the whole too far from the exact values.
   const Expr* jump(Function step, const Expr* argument, const Expr* before) const {
-    constexpr double kHalf = 0.51;  // of a step, and 2 % for what is rounded behind it
+    constexpr double kHalf = 0.49999;  // a little less, so that twice this does not reach one step further
     const Expr* x = wide(argument);
     const Expr* reach = build_.mul(number(2), build_.call(Function::Sqrt, build_.arena.list<const Expr*>({before})));
     auto at = [&](const Expr* place) { return build_.call(step, build_.arena.list<const Expr*>({place})); };
@@ -238,6 +285,7 @@ class Variances {
   Program& program_;
   std::unordered_map<const Buffer*, Known> known_;
   std::unordered_map<const Expr*, const Expr*> memo_;
+  std::unordered_map<const Buffer*, bool> is_whole_;  // of buffers that are stored
 };
 
 class WithVariances {
@@ -297,6 +345,7 @@ class WithVariances {
     if (block->init ? !reducer : reads_itself) return false;
     for (std::size_t i = 0; i < store->targets.size(); ++i) {
       const StoreTarget& target = store->targets[i];
+      variances_.note_stored(target.buffer, reducer ? reducer->terms[i] : store->values[i]);
       Term term = reducer ? of_reduction(block, reducer->values[i], reducer->terms[i])
                           : Term{.value = variances_.of(store->values[i])};
       const Buffer* variance = term.value ? add_block(block, target, term) : nullptr;

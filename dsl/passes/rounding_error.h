@@ -10,7 +10,7 @@
 // partial sums of terms of one sign and of either sign; what the terms have is added, times 1 + n / 64, because errors
 // of terms may have a common cause. Divisions and functions count as four roundings: kernels use approximations of a
 // few units in the last place. Where rounding may move a value across a step, an integer may be off
-// by up to two steps; i64 values are indices and must be exact.
+// by one; what is computed of i64, of indices, must be exact.
 #pragma once
 #include <optional>
 #include <string_view>
