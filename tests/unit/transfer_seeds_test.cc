@@ -14,7 +14,12 @@
 namespace tw {
 namespace {
 
-TuneTask product(i64 m, i64 n, i64 k) { return task_of("matmul", {{"M", m}, {"N", n}, {"K", k}}); }
+// For a processor that is said, so that candidates and code are the same on every machine.
+TuneTask product(i64 m, i64 n, i64 k, const std::vector<std::string>& epilogues = {}) {
+  TuneTask task = task_of("matmul", {{"M", m}, {"N", n}, {"K", k}}, epilogues);
+  task.target = test::parsed_target("cpu -mcpu=skylake-avx512 -threads=1");
+  return task;
+}
 
 // Code of one length counts as the fastest: the same decisions are good for all shapes that they divide, and neither
 // the draft model nor the untuned program knows which.
@@ -105,7 +110,6 @@ TEST_F(TransferSeeds, ASecondShapeIsTunedInFewerTrials) {
     i64 before = 0;
     for (TuneTask& task : std::array{product(120, 128, 120), product(240, 256, 120)}) {
       before = *both.latest_record();
-      task.target = test::parsed_target("cpu -mcpu=skylake-avx512 -threads=1");  // the same code on every machine
       tasks_.clear();
       tasks_.push_back(std::move(task));
       run(how, both, &measurer, watcher, lengths);
@@ -267,7 +271,7 @@ TEST_F(TransferSeeds, AnEpilogueIsNoOtherOperator) {
   FakeMeasurer measurer(by_length);
   Watcher watcher;
   run(with("none"), records, &measurer, watcher);
-  TuneTask task = task_of("matmul", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{64}}}, {"bias", "relu"});
+  TuneTask task = product(48, 64, 64, {"bias", "relu"});
   TaskState state;
   name_task(state, task, library(), with("shipped"));
   ASSERT_TRUE(note_transfer_seeds({&state, 1}, records));
