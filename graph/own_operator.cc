@@ -5,7 +5,7 @@
 namespace tw::graph {
 namespace {
 
-// Of the numbers in the text: the type of the first input of floats, else of the first one.
+// The type of the numbers in the text: that of the first input of floats, else that of the first input.
 DType type_of_numbers(const OnnxOperator& op, const Match& given, const GraphBuilder& builder) {
   std::optional<DType> first;
   for (const Definition::Parameter& parameter : op.parameters) {

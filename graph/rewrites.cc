@@ -283,7 +283,7 @@ class ModuleParser {
     return p_.error(e->span, "expected the name of a value that may be left out, as `x: value?`, before `?`"), false;
   }
 
-  // Of an integer, which knows nothing of what is there.
+  // Refuses `x?` in an expression of integers.
   bool has_no_test(const ast::Expr* e) {
     if (!e) return true;
     if (ast::as<ast::Test>(e)) return p_.error(e->span, "`?` stands alone or between `and`, `or` and `not`"), false;

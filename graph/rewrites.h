@@ -27,7 +27,7 @@ struct Definition {
   struct Parameter {
     std::string name;
     Kind kind;
-    // Of an operator: an input that may be left out, or an attribute with a default, which follows.
+    // In operators: an input that may be left out, or an attribute with a default, which is below.
     bool is_optional = false;
     double number = 0;
     std::vector<i64> list = {};

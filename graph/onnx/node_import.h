@@ -122,7 +122,7 @@ void add_attention(Converters& table);
 void add_places(Converters& table);
 void add_trigonometry(Converters& table);
 const Converters& converters();
-// Of the operator of that domain and name in one of the modules; empty if there is none.
+// The converter of the operator of that domain and name in one of the modules; empty if there is none.
 Converter own_converter(const std::vector<const RewriteModule*>& modules, const std::string& domain,
                         const std::string& name);
 // Operators that are known and not supported, and why (refused.cc).

@@ -111,7 +111,7 @@ class KernelJudge {
     return results.has_value();
   }
 
-  // Of that task; `name`: of the output.
+  // Compares an output, by name, of the task that was prepared last.
   Comparison judge(const std::string& name, const HostArray& actual) {
     HostArray& expected = results_.find(name)->second;
     auto variances = results_.find(cat(name, kVarianceSuffix));

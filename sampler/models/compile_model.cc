@@ -188,7 +188,7 @@ class Planner {
   bool is_all_of_memory(const graph::Part& part, const KernelArgument& argument) const {
     return part.offset == 0 && part.rows == 1 && argument.bytes == graph::bytes_of(graph_.values[part.memory].type);
   }
-  // Of an argument that is an input or output.
+  // Where an input or output of the kernel lies.
   static const graph::Part& place_of(const Group& group, const KernelManifest& manifest, std::size_t argument) {
     if (manifest.run[argument].role == ArgumentRole::Input)
       return group.places[PackedConstants::constant_index(manifest.run[argument])];

@@ -94,7 +94,7 @@ TEST(FillInput, NarrowFloatsAreTheWideOnesTruncated) {
   }
 }
 
-// Of floats whose error may be anything only that they are finite is known. All integers are.
+// A float whose error may be anything is only asked to be finite, which every integer is.
 TEST(CompareElements, AnIntegerOfWhichNothingIsKnownHasToBeTheSame) {
   const double variances[] = {std::numeric_limits<double>::infinity(), std::nan("")}, two[] = {1, 2}, other[] = {1, 7};
   const std::int32_t whole[] = {1, 2}, changed[] = {1, 7};

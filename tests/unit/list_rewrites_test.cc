@@ -9,6 +9,7 @@
 #include "support/run_program.h"
 #include "support/support.h"
 #include "tests/unit/onnx_files.h"
+#include "tests/unit/parsed_list.h"
 
 namespace tw {
 namespace {
@@ -16,24 +17,15 @@ namespace {
 namespace fs = std::filesystem;
 using test::Finished;
 
-struct Parsed {
-  TaskList list;
-  std::string errors;
-};
-
-Parsed parse(const std::string& text) {
-  Source source{"tasks.yaml", text};
-  Diagnostics diagnostics(source);
-  TaskList list = parse_task_list(diagnostics);
-  return {std::move(list), diagnostics.render()};
-}
+using test::parsed_list;
+using test::ParsedList;
 
 constexpr const char* kNet = "tasks:\n  - {name: net, model: net.onnx}\n";
 constexpr const char* kRows = "tasks:\n  - {name: rows, op: softmax, args: {M: 2, N: 3}}\n";
 
 TEST(ListRewritesText, AreFilesAsWritten) {
   std::string text = cat("version: 1\nrewrites: [a.tw, \"b c.tw\"]\n", kNet);
-  Parsed parsed = parse(text);
+  ParsedList parsed = parsed_list(text);
   EXPECT_EQ(parsed.errors, "");
   ASSERT_EQ(parsed.list.rewrites.size(), 2u);
   EXPECT_EQ(parsed.list.rewrites[0].value, "a.tw");
@@ -45,13 +37,13 @@ TEST(ListRewritesText, AreFilesAsWritten) {
 }
 
 TEST(ListRewritesText, AreAListOfTexts) {
-  EXPECT_EQ(parse(cat("version: 1\nrewrites: a.tw\n", kNet)).errors,
+  EXPECT_EQ(parsed_list(cat("version: 1\nrewrites: a.tw\n", kNet)).errors,
             R"yaml(tasks.yaml:2:11: error: expected `rewrites` to be a list, found `a.tw`
     2 | rewrites: a.tw
       |           ^~~~
 note: write `rewrites: [a.tw]`
 )yaml");
-  Parsed parsed = parse(cat("version: 1\nrewrites: [{file: a.tw}, b.tw]\n", kNet));
+  ParsedList parsed = parsed_list(cat("version: 1\nrewrites: [{file: a.tw}, b.tw]\n", kNet));
   EXPECT_EQ(parsed.errors,
             R"yaml(tasks.yaml:2:12: error: expected `rewrites` to be text, found a mapping
     2 | rewrites: [{file: a.tw}, b.tw]
@@ -62,12 +54,12 @@ note: write `rewrites: [a.tw]`
 }
 
 TEST(ListRewritesText, AListWithoutModelsHasNone) {
-  EXPECT_EQ(parse(cat("version: 1\nrewrites: [a.tw]\n", kRows)).errors,
+  EXPECT_EQ(parsed_list(cat("version: 1\nrewrites: [a.tw]\n", kRows)).errors,
             R"yaml(tasks.yaml:2:11: error: `rewrites` goes with tasks that have `model`, and the list has none
     2 | rewrites: [a.tw]
       |           ^
 )yaml");
-  EXPECT_EQ(parse(cat("version: 1\nrewrites: [a.tw]\n", kRows, "  - {name: net, model: net.onnx}\n")).errors, "");
+  EXPECT_EQ(parsed_list(cat("version: 1\nrewrites: [a.tw]\n", kRows, "  - {name: net, model: net.onnx}\n")).errors, "");
 }
 
 constexpr const char* kBent = "onnx \"own\" Bent(x: value, by: number) { return relu(x) * by }";

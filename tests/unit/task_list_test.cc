@@ -4,6 +4,7 @@
 
 #include "dsl/base/rng.h"
 #include "dsl/base/text.h"
+#include "tests/unit/parsed_list.h"
 
 namespace tw {
 namespace {
@@ -19,18 +20,11 @@ std::vector<OperatorSignature> operators() {
   };
 }
 
-struct Parsed {
-  TaskList list;
-  std::string errors;
-};
+using Parsed = test::ParsedList;
 
 Parsed parse(const std::string& text) {
-  Source source{"tasks.yaml", text};
-  Diagnostics diagnostics(source);
-  Parsed parsed{parse_task_list(diagnostics), ""};
-  check_tasks(parsed.list, operators(), diagnostics);
-  parsed.errors = diagnostics.render();
-  return parsed;
+  const std::vector<OperatorSignature> known = operators();
+  return test::parsed_list(text, &known);
 }
 
 // The errors of a list whose only task is `task`.
