@@ -84,21 +84,22 @@ TEST(HandedOn, OtherOperandsKeepTheirPlaces) {
 TEST(HandedOn, AResidualStaysWhereItIs) {
   std::vector<StorageNeed> needs{{{0, 0}, 640}};
   std::vector<Successor> successors;
-  std::size_t x = 0;
+  std::vector<std::size_t> residuals{0};
   for (i64 layer = 0, step = 1; layer < 12; ++layer, step += 6) {
     for (i64 units : {1, 3, 3, 1, 1}) {
       const i64 made = step + std::ssize(needs) % 6 - 1;
       needs.push_back({{made, made + 1}, 640 * units});
     }
-    needs[x].lifetime.last = step + 5;
+    needs[residuals.back()].lifetime.last = step + 5;
     needs.push_back({{step + 5, step + 5}, 640});
     successors.push_back({needs.size() - 2, needs.size() - 1});
-    successors.push_back({x, needs.size() - 1});
-    x = needs.size() - 1;
+    successors.push_back({residuals.back(), needs.size() - 1});
+    residuals.push_back(needs.size() - 1);
   }
   ValuePlaces places = place_values(needs, successors, 64);
   EXPECT_EQ(places.least, 7 * 640);
   EXPECT_EQ(places.storage.bytes, places.least);
+  for (std::size_t x : residuals) EXPECT_EQ(places.storage.offsets[x], places.storage.offsets[0]) << x;
 }
 
 TEST(HandedOn, RandomPlansAreSoundAndNoLarger) {
