@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "dsl/base/text.h"
@@ -211,6 +212,8 @@ class ModelImport {
     if (!made.has_failed() && !ignored.empty() && !is_for_training_only(ignored))
       made.fail(cat("its attribute `", ignored, "` is not known"));
     if (made.has_failed()) problem(cat(described(node), ": ", made.problem()));
+    if (node.op_type() == "NonMaxSuppression" && node.output_size() > 0 && values_.count(node.output(0)) > 0)
+      selections_.insert(values_[node.output(0)]);
     count_data(node);
   }
 
@@ -246,7 +249,9 @@ class ModelImport {
         problem(cat("nothing makes the output `", output.name(), "`"));
       else if (found == values_.end())
         continue;
-      else if (std::string why = contradiction_of_output(output, builder_.type(found->second)); !why.empty())
+      else if (std::string why =
+                   contradiction_of_output(output, builder_.type(found->second), selections_.count(found->second) > 0);
+               !why.empty())
         problem(why);
       else
         builder_.output(found->second, output.name());
@@ -265,6 +270,7 @@ class ModelImport {
   ValueId counted_ = 0;        // the last value whose data is counted
   bool is_too_large_ = false;  // nothing more is imported
   std::map<std::string, ValueId> values_;
+  std::set<ValueId> selections_;  // made by NonMaxSuppression: files declare fewer rows, which depend on data
   std::vector<std::string> problems_;
 };
 

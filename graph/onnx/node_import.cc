@@ -216,7 +216,7 @@ const Converters& converters() {
   static const Converters table = [] {
     Converters all;
     for (auto* add : {add_elementwise, add_shapes, add_reductions, add_windows, add_products, add_losses, add_quantized,
-                      add_resizing, add_recurrent, add_attention, add_places, add_trigonometry})
+                      add_resizing, add_recurrent, add_attention, add_places, add_trigonometry, add_boxes})
       add(all);
     return all;
   }();

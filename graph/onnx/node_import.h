@@ -121,6 +121,7 @@ void add_recurrent(Converters& table);
 void add_attention(Converters& table);
 void add_places(Converters& table);
 void add_trigonometry(Converters& table);
+void add_boxes(Converters& table);
 const Converters& converters();
 // The converter of the operator of that domain and name in one of the modules; empty if there is none.
 Converter own_converter(const std::vector<const RewriteModule*>& modules, const std::string& domain,

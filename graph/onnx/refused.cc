@@ -9,7 +9,7 @@ const Refusals& refusals() {
     auto add = [&](const char* reason, std::initializer_list<const char*> names) {
       for (const char* name : names) all[name] = reason;
     };
-    add("the shape of its result depends on data", {"Compress", "NonMaxSuppression", "NonZero", "Unique"});
+    add("the shape of its result depends on data", {"Compress", "NonZero", "Unique"});
     add("its body runs as often as data says", {"Loop", "Scan", "SequenceMap"});
     add("sequences and optional values are not supported",
         {"ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",

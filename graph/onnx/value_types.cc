@@ -34,12 +34,14 @@ std::string declared_type(const proto::TypeProto::Tensor& type) {
   return cat(dtype ? name_of(*dtype) : type_name(type.elem_type()), "[", join(dims, ", "), "]");
 }
 
-bool may_have_shape(const proto::TensorShapeProto& declared, const std::vector<i64>& shape) {
+bool may_have_shape(const proto::TensorShapeProto& declared, const std::vector<i64>& shape, bool has_any_rows) {
   if (declared.dim().empty() || shape.empty()) return true;
   if (declared.dim_size() != std::ssize(shape)) return !std::ranges::all_of(declared.dim(), is_fixed);
-  return std::ranges::equal(declared.dim(), shape, [](const Dimension& dimension, i64 extent) {
-    return !is_fixed(dimension) || dimension.dim_value() == extent;
-  });
+  for (int d = has_any_rows; d < declared.dim_size(); ++d) {
+    const Dimension& dimension = declared.dim(d);
+    if (is_fixed(dimension) && dimension.dim_value() != shape[static_cast<std::size_t>(d)]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -102,10 +104,11 @@ std::string InputShapes::contradiction(const proto::ValueInfoProto& input, const
   return "";
 }
 
-std::string contradiction_of_output(const proto::ValueInfoProto& declared, const OperandType& type) {
+std::string contradiction_of_output(const proto::ValueInfoProto& declared, const OperandType& type, bool has_any_rows) {
   const proto::TypeProto::Tensor& own = declared.type().tensor_type();
   bool has_type = own.elem_type() != proto::TensorProto::UNDEFINED;
-  if ((!has_type || dtype_of(own.elem_type()) == type.dtype) && may_have_shape(own.shape(), type.shape)) return "";
+  bool may_have_type = !has_type || dtype_of(own.elem_type()) == type.dtype;
+  if (may_have_type && may_have_shape(own.shape(), type.shape, has_any_rows)) return "";
   return cat("output `", declared.name(), "` is declared as ", declared_type(own), ", but its nodes make ",
              name_of(type.dtype), "[", join(type.shape, ", "), "]");
 }

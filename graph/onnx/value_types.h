@@ -34,8 +34,9 @@ class InputShapes {
   std::map<std::string, Bound> bound_;  // by the name of the dimension
 };
 
-// "" if what is declared of an output may be of this type. Dimensions without a number, and scalars, may be anything.
-std::string contradiction_of_output(const proto::ValueInfoProto& declared, const OperandType& type);
+// "" if what is declared of an output may be of this type. Dimensions without a number, and scalars, may be anything;
+// so may the number of rows if `has_any_rows`.
+std::string contradiction_of_output(const proto::ValueInfoProto& declared, const OperandType& type, bool has_any_rows);
 
 // Not too many elements for the library of a model?
 bool is_possible(const std::vector<i64>& shape);
