@@ -105,6 +105,17 @@ std::optional<boost::json::object> parsed(const std::string& text, std::initiali
   return std::move(value.as_object());
 }
 
+// The bytes of an output i64[n, 3] with fewer rows than this array, else nothing. What NonMaxSuppression selects ends
+// with rows of -1 here, which libraries leave out.
+std::optional<std::size_t> bytes_of_fewer_rows(const boost::json::value& shape, const HostArray& array) {
+  const boost::json::array* found = shape.if_array();
+  if (array.dtype != DType::I64 || array.shape.size() != 2 || array.shape[1] != 3) return std::nullopt;
+  if (!found || found->size() != 2 || (*found)[1] != 3 || !(*found)[0].is_int64()) return std::nullopt;
+  i64 rows = (*found)[0].as_int64();
+  if (rows < 0 || rows >= array.shape[0]) return std::nullopt;
+  return static_cast<std::size_t>(rows * 3 * bytes_of(DType::I64));
+}
+
 template <class T>
 PeerResult<T> rubbish(PeerProcess& process, const std::string& answer) {
   constexpr std::size_t most = 200;
@@ -186,11 +197,14 @@ PeerResult<HostArray> ModelPeer::output(std::size_t index, DType dtype, const st
   if (!answer) return fail<HostArray>(answer);
   std::optional<boost::json::object> found = parsed(answer.value, {"dtype", "shape"});
   if (!found) return rubbish<HostArray>(process_, answer.value);
-  if (found->at("dtype") != name_of(dtype) || found->at("shape") != json_shape(shape))
+  std::optional<std::size_t> size = bytes_of_fewer_rows(found->at("shape"), array);
+  if (!size && found->at("shape") == json_shape(shape)) size = array.bytes.size();
+  if (found->at("dtype") != name_of(dtype) || !size)
     return {PeerStatus::Failed,
             cat("output ", index, " is ", answer.value, ", not ", name_of(dtype), "[", join(shape, ", "), "]"),
             {}};
-  if (!file.read(std::as_writable_bytes(std::span(array.bytes))))
+  std::fill(array.bytes.begin() + static_cast<std::ptrdiff_t>(*size), array.bytes.end(), 0xff);
+  if (!file.read(std::as_writable_bytes(std::span(array.bytes).first(*size))))
     return {PeerStatus::Failed, cat("cannot read output ", index, " of ", name_), {}};
   return {PeerStatus::Ok, "", std::move(array)};
 }

@@ -153,5 +153,19 @@ TEST_F(ModelRace, OutputsOfAnotherTypeOrShapeAreRefused) {
   EXPECT_FALSE(peer.value->output(0, DType::I32, {2, 3}));
 }
 
+// Rows of -1 are what libraries leave out of a result of NonMaxSuppression.
+TEST_F(ModelRace, RowsThatASelectionLacksAreRowsOfMinusOne) {
+  auto peer =
+      start("openvino", {.output = R"(head -c 24 /dev/zero > "${rest#* }"; echo 'ok {"dtype":"i64","shape":[1,3]}')"});
+  ASSERT_TRUE(peer) << peer.message;
+  PeerResult<HostArray> output = peer.value->output(0, DType::I64, {2, 3});
+  ASSERT_TRUE(output) << output.message;
+  for (i64 i = 0; i < 6; ++i) EXPECT_EQ(output.value.get(i), i < 3 ? 0 : -1) << i;
+  EXPECT_TRUE(peer.value->output(0, DType::I64, {1, 3}));
+  for (const std::vector<i64>& shape : {std::vector<i64>{0, 3}, {2, 4}, {3, 1}, {3}})
+    EXPECT_FALSE(peer.value->output(0, DType::I64, shape)) << join(shape, ", ");
+  EXPECT_FALSE(peer.value->output(0, DType::I32, {2, 3}));
+}
+
 }  // namespace
 }  // namespace tw
