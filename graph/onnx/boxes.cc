@@ -1,5 +1,6 @@
 // NonMaxSuppression: one step for each box of a class that may be selected, in all batches and classes at once.
 #include <algorithm>
+#include <limits>
 
 #include "dsl/base/text.h"
 #include "graph/onnx/node_import.h"
@@ -56,7 +57,7 @@ void non_max_suppression(NodeImport& node) {
   i64 centered = node.integer("center_point_box", 0);
   if (centered != 0 && centered != 1) return node.fail(cat("its center_point_box is ", centered, ", not 0 or 1"));
   const i64 steps = most_selected(node, shape[2]);
-  ValueId limit = overlap_threshold(node), least = threshold(node, 4, 0);
+  ValueId limit = overlap_threshold(node), least = threshold(node, 4, -std::numeric_limits<double>::infinity());
   if (node.has_failed()) return;
 
   std::vector<ValueId> corners = node.add_several("box_corners", {{"centered", centered}}, {boxes});
