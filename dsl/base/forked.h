@@ -1,6 +1,8 @@
 // Work in a forked child, so that a crash, an endless loop or a call of exit() ends the child only. The child has no
 // other threads, and what it changes in memory is lost.
 #pragma once
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
@@ -13,8 +15,32 @@ struct ForkedAnswer {
   std::string not_started;  // why there is no child; "" if there was one
 };
 
-// Runs work(text) in a child and waits for it. The work sets its own limits (alarm, setrlimit). An exception that
-// leaves it ends the child by SIGABRT. Exit code 1 if the text could not be handed over.
+// A child that hands over bytes while it works. It waits as long as nobody takes them, so that they are never in memory
+// all at once: a pipe holds some 64 KiB.
+class ForkedStream {
+ public:
+  // False if the bytes could not be handed over.
+  using HandOver = std::function<bool(const void* data, std::size_t bytes)>;
+  // Begins the work, whose result is the child's exit code. It sets its own limits (alarm, setrlimit). An exception that
+  // leaves it ends the child by SIGABRT.
+  explicit ForkedStream(const std::function<int(const HandOver& hand_over)>& work);
+  ForkedStream(const ForkedStream&) = delete;
+  ForkedStream& operator=(const ForkedStream&) = delete;
+  // Ends a child that still works, by SIGKILL.
+  ~ForkedStream();
+
+  // Waits for so many bytes. False if the child ended before it had handed them over.
+  bool take(void* data, std::size_t bytes);
+  // Takes all bytes that are left, as text, and waits for the end of the child. To be called once, at last.
+  ForkedAnswer finish();
+
+ private:
+  int from_ = -1;  // to read from
+  pid_t child_ = -1;
+  std::string not_started_;
+};
+
+// Runs work(text) in a child and waits for it, as above. Exit code 1 if the text could not be handed over.
 ForkedAnswer run_forked(const std::function<int(std::string& text)>& work);
 
 }  // namespace tw

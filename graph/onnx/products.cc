@@ -1,6 +1,7 @@
 // Products of matrices.
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <numeric>
 #include <string>
 
@@ -94,9 +95,35 @@ void einsum(NodeImport& node) {
   node.result(0, axes.empty() ? all : node.add("reduce_sum", {{"axes", axes}}, {all}));
 }
 
+// Is it one matrix for all rows of a left operand? Dimensions of extent 1 before a constant are none. Before values that
+// are computed they stay: heads may share their keys, and fusion finds attention where both products have a batch.
+bool is_one_matrix(const NodeImport& node, ValueId b) {
+  const Ints shape = node.shape(b);
+  bool has_batch = std::any_of(shape.begin(), shape.end() - 2, [](i64 extent) { return extent != 1; });
+  return shape.size() == 2 || (!has_batch && node.data(b));
+}
+
+// Rows of a batch, however many dimensions they have, are rows of one matrix: no copy of the right one for each batch.
+ValueId product_of_joined_rows(NodeImport& node, ValueId a, ValueId b) {
+  const Ints left = node.shape(a), right = node.shape(b);
+  i64 rows = std::accumulate(left.begin(), left.end() - 1, i64{1}, std::multiplies<>());
+  return node.add("matmul", {},
+                  {node.reshape(a, {rows, left.back()}), node.reshape(b, {right.end()[-2], right.back()})});
+}
+
+ValueId product_of_batches(NodeImport& node, ValueId a, ValueId b, const Ints& batch) {
+  auto spread = [&](ValueId value) {
+    Ints wanted = node.shape(value);
+    wanted.erase(wanted.begin(), wanted.end() - 2);
+    wanted.insert(wanted.begin(), batch.begin(), batch.end());
+    return node.broadcast(value, wanted);
+  };
+  return node.add("matmul", {}, {spread(a), spread(b)});
+}
+
 }  // namespace
 
-// Vectors become matrices, batches are broadcast.
+// Vectors become matrices.
 ValueId product(NodeImport& node, ValueId a, ValueId b) {
   Ints left = node.shape(a), right = node.shape(b);
   bool is_row = left.size() == 1, is_column = right.size() == 1;
@@ -104,21 +131,16 @@ ValueId product(NodeImport& node, ValueId a, ValueId b) {
   if (is_column) right.push_back(1);
   if (left.size() < 2 || right.size() < 2) return node.fail("products of scalars are not supported"), a;
   a = node.reshape(a, left), b = node.reshape(b, right);
-  auto batch_of = [&](const Ints& shape) { return Ints(shape.begin(), shape.end() - 2); };
-  Ints batch = common_shape({batch_of(left), batch_of(right)});
-  auto spread = [&](ValueId value, const Ints& shape) {
-    Ints wanted = batch;
-    wanted.insert(wanted.end(), shape.end() - 2, shape.end());
-    return node.broadcast(value, wanted);
-  };
-  ValueId made = node.add("matmul", {}, {spread(a, left), spread(b, right)});
-  if (is_row || is_column) {
-    Ints shape = node.shape(made);
-    if (is_column && !shape.empty()) shape.pop_back();
-    if (is_row && shape.size() > batch.size()) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(batch.size()));
-    made = node.reshape(made, shape);
-  }
-  return made;
+  if (node.has_failed()) return a;
+  auto batch_of = [](const Ints& shape) { return Ints(shape.begin(), shape.end() - 2); };
+  const Ints batch = common_shape({batch_of(left), batch_of(right)});
+  // Without elements there are no rows to count.
+  bool has_rows = !node.is_empty(a) && is_one_matrix(node, b);
+  ValueId made = has_rows ? product_of_joined_rows(node, a, b) : product_of_batches(node, a, b, batch);
+  Ints shape = batch;
+  if (!is_row) shape.push_back(left.end()[-2]);
+  if (!is_column) shape.push_back(right.back());
+  return node.reshape(made, shape);
 }
 
 void add_products(Converters& table) {

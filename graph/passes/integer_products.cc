@@ -26,11 +26,11 @@ struct Range {
 };
 
 // One number for all of a value, or one for each place of a dimension: `count` elements of `source`: element 0, then
-// every `apart`-th.
+// every `apart`-th. Place p has number p / alike % count: dimensions that were joined leave such patterns.
 struct Numbers {
   ValueId source = 0;
   std::optional<std::size_t> axis;
-  i64 count = 1, apart = 1;
+  i64 count = 1, apart = 1, alike = 1;
 };
 
 // Integers times scales, then moved: broadcast, transposed, reshaped.
@@ -141,8 +141,8 @@ class IntegerProducts {
       if (!made) return std::nullopt;
       made->moves.push_back(maker);
       if (!made->scale || !made->scale->axis) return made;
-      made->scale->axis = axis_behind(*maker, *made->scale->axis);
-      return made->scale->axis ? made : std::nullopt;
+      made->scale = behind(*maker, *made->scale);
+      return made->scale ? made : std::nullopt;
     }
     if (std::optional<ValueId> integers = integers_of(value)) return Dequantized{*integers, std::nullopt, {}};
     if (!maker || maker->op != "multiply") return std::nullopt;
@@ -154,17 +154,25 @@ class IntegerProducts {
     return std::nullopt;
   }
 
-  // Where a dimension of more than one place stands behind a movement; nothing if its places are not one dimension
-  // there.
-  std::optional<std::size_t> axis_behind(const Node& move, std::size_t axis) const {
+  // Numbers along a dimension, of which there are several, behind a movement; nothing if they are not those of one
+  // dimension there.
+  std::optional<Numbers> behind(const Node& move, Numbers numbers) const {
     const Ints &from = shape(move.inputs[0]), &to = shape(move.outputs[0]);
-    if (move.op == "broadcast") return axis + to.size() - from.size();
+    std::size_t& axis = *numbers.axis;
+    if (move.op == "broadcast") return axis += to.size() - from.size(), numbers;
     if (move.op == "transpose") {
       const Ints& order = *integers(move.arguments, "order");
-      return static_cast<std::size_t>(std::ranges::find(order, static_cast<i64>(axis)) - order.begin());
+      axis = static_cast<std::size_t>(std::ranges::find(order, static_cast<i64>(axis)) - order.begin());
+      return numbers;
     }
+    if (elements_of(graph_.values[move.outputs[0]].type) == 0) return std::nullopt;
+    // Of all elements in order so many in a row have the same number, and all numbers come again after `all` elements.
+    i64 in_a_row = elements_behind(from, axis) * numbers.alike, all = in_a_row * numbers.count;
     for (std::size_t d = 0; d < to.size(); ++d) {
-      if (to[d] == from[axis] && elements_behind(to, d) == elements_behind(from, axis)) return d;
+      i64 own = elements_behind(to, d);
+      if (in_a_row % own != 0 || own * to[d] % all != 0) continue;
+      axis = d, numbers.alike = in_a_row / own;
+      return numbers;
     }
     return std::nullopt;
   }
@@ -277,8 +285,18 @@ class IntegerProducts {
 
   // The numbers along their dimension of `wanted`, repeated along all others.
   ValueId repeated(const Numbers& numbers, const Ints& wanted, const std::string& of) {
-    Ints own(numbers.axis ? wanted.size() - *numbers.axis : 0, 1);
-    if (numbers.axis) own[0] = numbers.count;
+    Ints parted = wanted, own;
+    if (numbers.axis) {
+      std::size_t axis = *numbers.axis;
+      if (numbers.count < wanted[axis]) {  // again and again, several in a row
+        parted[axis] = numbers.alike;
+        i64 again = wanted[axis] / (numbers.count * numbers.alike);
+        parted.insert(parted.begin() + static_cast<std::ptrdiff_t>(axis), {again, numbers.count});
+        ++axis;
+      }
+      own.assign(parted.size() - axis, 1);
+      own[0] = numbers.count;
+    }
     ValueId few;
     if (const HostArray* from = data(numbers.source)) {
       HostArray made = HostArray::zeros(from->dtype, own);
@@ -288,7 +306,8 @@ class IntegerProducts {
       few = copy_.now(numbers.source);
       if (shape(numbers.source) != own) few = copy_.add("reshape", {{"R", own}}, {few}, of + "_scale");
     }
-    return copy_.add("broadcast", {{"R", wanted}}, {few}, of + "_scales");
+    ValueId many = copy_.add("broadcast", {{"R", parted}}, {few}, of + "_scales");
+    return parted == wanted ? many : copy_.add("reshape", {{"R", wanted}}, {many}, of + "_scales");
   }
 
   const Graph& graph_;

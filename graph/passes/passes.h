@@ -18,7 +18,8 @@ Graph fold_pads(const Graph& graph);
 Graph integer_products(const Graph& graph);
 // Two transpositions with only element-wise nodes between them, which nobody else reads, are one or none.
 Graph join_transposes(const Graph& graph);
-// A product of many rows with one matrix is one product, however many dimensions the rows have.
+// What follows a product of matrices element by element is computed on its rows, however many dimensions a reshape
+// parts these into.
 Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
 Graph channels_last(const Graph& graph);

@@ -174,21 +174,29 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
   return 0;
 }
 
-// In the child: what is asked for, as bytes.
-int get_in_child(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
-                 const std::vector<StepOutput>& wanted, std::string& text) {
+// What stands in front of what the steps' child hands over.
+constexpr char kArray = 1, kProblem = 0;  // the text of a problem goes to the end
+
+// In the child.
+int hand_over_outputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                      const std::vector<StepOutput>& wanted, const ForkedStream::HandOver& hand_over) {
   StepRunner steps(model, inputs, threads);
   auto next = wanted.begin();
   for (std::size_t i = 0; i < model.steps.size() && steps.problem().empty(); ++i) {
     steps.run(i);
-    for (; next != wanted.end() && next->step == i; ++next) {
+    for (; steps.problem().empty() && next != wanted.end() && next->step == i; ++next) {
+      std::string text(1, kArray);
       const ModelPlace& place = model.steps[i].buffers[next->buffer];
       const char* row = static_cast<const char*>(steps.pointer(place));
       for (i64 r = 0; r < next->rows; ++r, row += next->pitch)
         text.append(row, static_cast<std::size_t>(next->tensor.bytes / next->rows));
+      if (!hand_over(text.data(), text.size())) return 1;
     }
   }
-  return steps.problem().empty() ? 0 : (text = steps.problem(), 1);
+  if (steps.problem().empty()) return 0;
+  std::string text = kProblem + steps.problem();
+  hand_over(text.data(), text.size());
+  return 1;
 }
 
 ModelPlace place_of(const boost::json::value& entry) {
@@ -285,9 +293,14 @@ std::vector<ModelLibrary> entries_of(const std::string& folder, const boost::jso
   return entries;
 }
 
+// In a child: the caller may catch these, and waits.
+void take_usual_signals() {
+  for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);
+}
+
 ForkedAnswer answer_of_child(const std::function<int(std::string&)>& work) {
   return run_forked([&](std::string& text) {
-    for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);  // the caller may catch them, and waits
+    take_usual_signals();
     return work(text);
   });
 }
@@ -300,14 +313,6 @@ std::string problem_of(const ForkedAnswer& answer, i64 bytes) {
   if (answer.exit_code != 0 || std::ssize(answer.text) < bytes)
     return cat("the model ended with exit code ", answer.exit_code);
   return "";
-}
-
-// What a child puts into its text, `bytes` at least; nothing, and why in `error`.
-std::optional<std::string> text_of_child(i64 bytes, const std::function<int(std::string&)>& work, std::string& error) {
-  ForkedAnswer answer = answer_of_child(work);
-  error = problem_of(answer, bytes);
-  if (!error.empty()) return std::nullopt;
-  return std::move(answer.text);
 }
 
 // Uniform but for one in eight, which is an end of the range: there kernels are wrong first.
@@ -388,31 +393,38 @@ ModelRun run_model(const ModelLibrary& model, const std::vector<HostArray>& inpu
   return out;
 }
 
-std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
-                                        const std::vector<StepOutput>& wanted, std::string& error) {
-  std::vector<HostArray> out;
-  i64 bytes = 0;
-  for (const StepOutput& output : wanted) bytes += output.tensor.bytes;
-  std::optional<std::string> text =
-      text_of_child(bytes, [&](std::string& own) { return get_in_child(model, inputs, threads, wanted, own); }, error);
-  if (!text) return out;
-  std::size_t at = 0;
-  for (const StepOutput& output : wanted) out.push_back(array_of(output.tensor, *text, at));
-  return out;
+StepOutputs::StepOutputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+                         std::vector<StepOutput> wanted)
+    : wanted_(std::move(wanted)), child_([&](const ForkedStream::HandOver& hand_over) {
+        take_usual_signals();
+        return hand_over_outputs(model, inputs, threads, wanted_, hand_over);
+      }) {}
+
+std::optional<HostArray> StepOutputs::next(std::string& error) {
+  const KernelArgument& tensor = wanted_[next_++].tensor;
+  HostArray array = HostArray::zeros(tensor.dtype, tensor.shape);
+  char kind = kProblem;
+  if (child_.take(&kind, 1) && kind == kArray && child_.take(array.bytes.data(), array.bytes.size())) return array;
+  error = problem_of(child_.finish(), 1);
+  return std::nullopt;
+}
+
+bool StepOutputs::end(std::string& error) {
+  std::string problem = problem_of(child_.finish(), 0);
+  if (!problem.empty()) error = problem;
+  return problem.empty();
 }
 
 std::vector<double> time_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                                double seconds, std::string& error) {
   std::vector<double> times(model.steps.size());
-  std::optional<std::string> text = text_of_child(
-      static_cast<i64>(times.size() * sizeof(double)),
-      [&](std::string& own) {
-        return model.device.empty() ? time_in_child(model, inputs, threads, seconds, own)
-                                    : time_device_in_child(model, inputs, seconds, own);
-      },
-      error);
-  if (!text) return {};
-  std::memcpy(times.data(), text->data(), times.size() * sizeof(double));
+  ForkedAnswer answer = answer_of_child([&](std::string& own) {
+    return model.device.empty() ? time_in_child(model, inputs, threads, seconds, own)
+                                : time_device_in_child(model, inputs, seconds, own);
+  });
+  error = problem_of(answer, static_cast<i64>(times.size() * sizeof(double)));
+  if (!error.empty()) return {};
+  std::memcpy(times.data(), answer.text.data(), times.size() * sizeof(double));
   return times;
 }
 

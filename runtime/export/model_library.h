@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/interpreter.h"
+#include "dsl/base/forked.h"
 #include "runtime/export/model_plan.h"
 
 namespace tw {
@@ -62,10 +63,24 @@ struct StepOutput {
   KernelArgument tensor;             // as one piece
   i64 rows = 1, pitch = 0;           // that it lies in, and the bytes from the begin of one to that of the next
 };
-// Not of libraries for devices. What these buffers hold directly behind their steps, which run once, in order; `wanted`
-// is in the order of the steps. On failure nothing, and why in `error`.
-std::vector<HostArray> outputs_of_steps(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
-                                        const std::vector<StepOutput>& wanted, std::string& error);
+// What such buffers hold directly behind their steps, which run once, in order. A step waits until what those before it
+// gave was taken, so that of all results one is in memory at a time. Not of libraries for devices.
+class StepOutputs {
+ public:
+  // Begins to run the steps. `wanted` is in their order.
+  StepOutputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
+              std::vector<StepOutput> wanted);
+
+  // The next one. Nothing, and why in `error`, if the library failed before it was there.
+  std::optional<HostArray> next(std::string& error);
+  // To be called once all were taken: false, and why in `error`, if the library failed behind the last one.
+  bool end(std::string& error);
+
+ private:
+  std::vector<StepOutput> wanted_;
+  std::size_t next_ = 0;
+  ForkedStream child_;
+};
 
 // The shortest time of each step, in order, where all steps are run again and again for about `seconds`; of libraries
 // for devices by the device's clock. On failure nothing, and why in `error`.

@@ -48,10 +48,11 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
                                                         const std::function<bool()>& stop) {
   std::unique_ptr<ReferenceRunner> runner = ReferenceRunner::create(error);
   if (!runner) return std::nullopt;
+  std::vector<const HostArray*> given(graph.values.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) given[graph.inputs[i]] = &inputs[i];
   std::vector<std::optional<HostArray>> made(graph.values.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) made[graph.inputs[i]] = inputs[i];
   auto array_of = [&](graph::ValueId value) {
-    return graph.values[value].data ? graph.values[value].data.get() : &*made[value];
+    return graph.values[value].data ? graph.values[value].data.get() : given[value] ? given[value] : &*made[value];
   };
   std::vector<std::size_t> readers(graph.values.size());
   for (const graph::Node& node : graph.nodes) {
@@ -68,7 +69,7 @@ std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& grap
     if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       if (on_made) on_made(node.outputs[i], (*results)[i]);
-      made[node.outputs[i]] = std::move((*results)[i]);
+      if (readers[node.outputs[i]] > 0) made[node.outputs[i]] = std::move((*results)[i]);
     }
     for (graph::ValueId input : node.inputs) {
       if (--readers[input] == 0) made[input].reset();

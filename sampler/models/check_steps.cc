@@ -40,11 +40,11 @@ std::vector<Written> written_by(const CheckedRun& run) {
   return out;
 }
 
-// What they hold behind their steps. Nothing, and why in `error`.
-std::vector<HostArray> arrays_of(const CheckedRun& run, const std::vector<Written>& written, std::string& error) {
+// What they hold behind their steps.
+StepOutputs begin_steps(const CheckedRun& run, const std::vector<Written>& written) {
   std::vector<StepOutput> buffers;
   for (const Written& one : written) buffers.push_back(one.buffer);
-  return outputs_of_steps(run.library, run.inputs, run.threads, buffers, error);
+  return StepOutputs(run.library, run.inputs, run.threads, std::move(buffers));
 }
 
 const std::string& kernel_of(const CheckedRun& run, const Written& written) {
@@ -138,32 +138,33 @@ std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, 
   std::vector<Written> written = written_by(run);
   std::erase_if(written,
                 [&](const Written& one) { return run.tasks.fused.groups[one.buffer.step].copied.has_value(); });
-  std::vector<HostArray> arrays = arrays_of(run, written, error);
-  if (!error.empty()) return std::nullopt;
-  std::map<ValueId, std::size_t> buffer_of;
-  for (std::size_t i = 0; i < written.size(); ++i) buffer_of[written[i].value] = i;
+  StepOutputs outputs = begin_steps(run, written);
   StepCheck out;
-  auto compare = [&](ValueId value, HostArray& made) {
-    auto at = buffer_of.find(value);
-    if (at == buffer_of.end()) return;
-    HostArray& own = arrays[at->second];
-    ModelDifference found = difference(made, own, is_quantized(run.graph));
-    out.steps.push_back({kernel_of(run, written[at->second]), run.graph.values[value].name, found,
+  std::string why;  // there are no more of them
+  auto compare = [&, next = std::size_t{0}](ValueId value, HostArray& made) mutable {
+    // Steps run in the order of the nodes that make what they write.
+    if (next == written.size() || written[next].value != value || !why.empty()) return;
+    std::optional<HostArray> own = outputs.next(why);
+    if (!own) return;
+    ModelDifference found = difference(made, *own, is_quantized(run.graph));
+    out.steps.push_back({kernel_of(run, written[next++]), run.graph.values[value].name, found,
                          found.is_wrong(most_relative_of_step(made.dtype))});
-    made = std::move(own);
+    made = std::move(*own);
   };
-  std::optional<std::vector<HostArray>> whole = reference_outputs(run.graph, run.inputs, error, compare, stop);
+  auto ends = [&] { return !why.empty() || (stop && stop()); };
+  std::optional<std::vector<HostArray>> whole = reference_outputs(run.graph, run.inputs, error, compare, ends);
   out.is_stopped = !whole && stop && stop();
-  if (!whole && !out.is_stopped) return std::nullopt;
-  for (std::size_t i = 0; whole && i < whole->size(); ++i)
-    out.is_whole_same &= (*whole)[i].bytes == run.outputs[i].bytes;
+  if (out.is_stopped) return out;
+  if (!why.empty()) return error = why, std::nullopt;
+  if (!whole || !outputs.end(error)) return std::nullopt;
+  TW_CHECK(out.steps.size() == written.size(), "a step writes what no node makes");
+  for (std::size_t i = 0; i < whole->size(); ++i) out.is_whole_same &= (*whole)[i].bytes == run.outputs[i].bytes;
   return out;
 }
 
 std::optional<StepJudgement> judge_steps(const CheckedRun& run, std::string& error, const std::function<bool()>& stop) {
   std::vector<Written> written = written_by(run);
-  std::vector<HostArray> arrays = arrays_of(run, written, error);
-  if (!error.empty()) return std::nullopt;
+  StepOutputs outputs = begin_steps(run, written);  // in a child that is made before there are threads
   std::unique_ptr<ReferenceRunner> runner = ReferenceRunner::create(error);
   if (!runner) return std::nullopt;
   KernelJudge judge(run.tasks, *runner);
@@ -185,13 +186,16 @@ std::optional<StepJudgement> judge_steps(const CheckedRun& run, std::string& err
       return error = cat(run.library.steps[g].kernel, ": ", error), std::nullopt;
     for (; next < written.size() && written[next].buffer.step == g; ++next) {
       const Written& one = written[next];
-      HostArray own = std::move(arrays[next]);
+      std::optional<HostArray> own = outputs.next(error);
+      if (!own && stop && stop()) return out.is_stopped = true, out;
+      if (!own) return std::nullopt;
       const graph::Value& value = run.graph.values[one.value];
-      out.steps.push_back({kernel_of(run, one), value.name, value.type, judge.judge(one.buffer.tensor.name, own)});
-      memory.write(one.part, own);
+      out.steps.push_back({kernel_of(run, one), value.name, value.type, judge.judge(one.buffer.tensor.name, *own)});
+      memory.write(one.part, *own);
     }
     memory.end_step(g);
   }
+  if (!outputs.end(error)) return std::nullopt;
   for (std::size_t i = 0; i < run.outputs.size(); ++i) {
     ValueId output = run.graph.outputs[i];
     out.is_whole_same &=
