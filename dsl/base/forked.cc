@@ -24,7 +24,8 @@ bool write_all(int to, const char* data, std::size_t bytes) {
 }
 
 [[noreturn]] void run_child(int to, const std::function<int(const ForkedStream::HandOver&)>& work) noexcept {
-  _exit(work([to](const void* data, std::size_t bytes) { return write_all(to, static_cast<const char*>(data), bytes); }));
+  _exit(
+      work([to](const void* data, std::size_t bytes) { return write_all(to, static_cast<const char*>(data), bytes); }));
 }
 
 // At most so many bytes, 0 at the end.

@@ -21,8 +21,8 @@ class ForkedStream {
  public:
   // False if the bytes could not be handed over.
   using HandOver = std::function<bool(const void* data, std::size_t bytes)>;
-  // Begins the work, whose result is the child's exit code. It sets its own limits (alarm, setrlimit). An exception that
-  // leaves it ends the child by SIGABRT.
+  // Begins the work, whose result is the child's exit code. It sets its own limits (alarm, setrlimit). An exception
+  // that leaves it ends the child by SIGABRT.
   explicit ForkedStream(const std::function<int(const HandOver& hand_over)>& work);
   ForkedStream(const ForkedStream&) = delete;
   ForkedStream& operator=(const ForkedStream&) = delete;

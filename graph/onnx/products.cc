@@ -95,8 +95,8 @@ void einsum(NodeImport& node) {
   node.result(0, axes.empty() ? all : node.add("reduce_sum", {{"axes", axes}}, {all}));
 }
 
-// Is it one matrix for all rows of a left operand? Dimensions of extent 1 before a constant are none. Before values that
-// are computed they stay: heads may share their keys, and fusion finds attention where both products have a batch.
+// Is it one matrix for all rows of a left operand? Dimensions of extent 1 before a constant are none. Before values
+// that are computed they stay: heads may share their keys, and fusion finds attention where both products have a batch.
 bool is_one_matrix(const NodeImport& node, ValueId b) {
   const Ints shape = node.shape(b);
   bool has_batch = std::any_of(shape.begin(), shape.end() - 2, [](i64 extent) { return extent != 1; });

@@ -410,6 +410,8 @@ std::optional<HostArray> StepOutputs::next(std::string& error) {
 }
 
 bool StepOutputs::end(std::string& error) {
+  char kind = kProblem;
+  child_.take(&kind, 1);  // of a problem, in front of its text
   std::string problem = problem_of(child_.finish(), 0);
   if (!problem.empty()) error = problem;
   return problem.empty();

@@ -298,8 +298,16 @@ class Maker {
     double scale = 1 / std::sqrt(static_cast<double>(weights[0]));
     batch.resize(batch.size() - 2);
     batch.insert(batch.end(), weights.begin(), weights.end());
-    ValueId matrix = rng_.below(3) == 0 ? constant(batch, scale) : spread(constant(weights, scale), batch);
-    return make("matmul", {}, {x, matrix});
+    i64 kind = rng_.below(3);
+    ValueId matrix = constant(kind == 0 ? batch : weights, scale);
+    bool has_batch = rank(x) > 2;
+    if (kind == 1 || (kind == 2 && !has_batch)) matrix = spread(matrix, batch);
+    if (kind < 2 || !has_batch) return make("matmul", {}, {x, matrix});
+    // As rows of a batch times one matrix are imported.
+    Ints parted = shape(x);
+    parted.back() = weights[1];
+    ValueId rows = make("reshape", {{"R", Ints{elements(x) / weights[0], weights[0]}}}, {x});
+    return make("reshape", {{"R", parted}}, {make("matmul", {}, {rows, matrix})});
   }
   ValueId row_wise(ValueId x) {
     if (rank(x) == 0) return x;

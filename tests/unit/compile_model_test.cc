@@ -364,11 +364,50 @@ TEST(CompileModel, ALibraryThatEndsItsProcessHasFailed) {
     EXPECT_EQ(run.error, why);
     EXPECT_TRUE(run.has_failed && run.outputs.empty());
     std::string error;
-    EXPECT_TRUE(outputs_of_steps(library, {}, 1, {{0, 0, output}}, error).empty());
+    EXPECT_FALSE(StepOutputs(library, {}, 1, {{0, 0, output}}).next(error));
     EXPECT_EQ(error, why);
     EXPECT_TRUE(time_steps(library, {}, 1, 0, error).empty());
     EXPECT_EQ(error, why);
   }
+}
+
+// Of three steps the first one gives what no pipe holds, and the last one fails.
+TEST(CompileModel, OutputsOfStepsAreThereUntilOneFails) {
+  test::TemporaryDirectory folder;
+  auto at = [&](const std::string& name) { return folder.path() + "/" + name; };
+  test::write_file(at("steps.weights"), "weights");
+  test::write_file(at("steps.c"),
+                   "static int write_all(void** buffers, float number) {\n"
+                   "  for (int i = 0; i < 1 << 18; ++i) ((float*)buffers[0])[i] = number + i;\n"
+                   "  return 0;\n"
+                   "}\n"
+                   "int steps_one_run(void** buffers) { return write_all(buffers, 1); }\n"
+                   "int steps_two_run(void** buffers) { return write_all(buffers, 2); }\n"
+                   "int steps_three_run(void** buffers) { return 1; }\n");
+  test::Finished built = test::run_program({"cc", "-shared", "-fPIC", at("steps.c"), "-o", at("libsteps.so")});
+  ASSERT_EQ(built.code, 0) << built.err;
+  const KernelArgument output{.name = "y", .dtype = DType::F32, .shape = {1 << 18}, .bytes = 1 << 20};
+  ModelLibrary library{.folder = folder.path(), .name = "steps", .outputs = {output}};
+  for (const char* name : {"one", "two", "three"})
+    library.steps.push_back({name, name, {{ModelPlace::Where::Output, 0}}, 0});
+  StepOutputs outputs(library, {}, 1, {{0, 0, output}, {1, 0, output}, {2, 0, output}});
+  std::string error;
+  for (double number : {1, 2}) {
+    std::optional<HostArray> found = outputs.next(error);
+    ASSERT_TRUE(found) << error;
+    EXPECT_EQ(found->get(0), number);
+    EXPECT_EQ(found->get((1 << 18) - 1), number + (1 << 18) - 1);
+  }
+  EXPECT_FALSE(outputs.next(error));
+  EXPECT_EQ(error, "a kernel failed");
+  StepOutputs good(library, {}, 1, {{0, 0, output}});
+  EXPECT_TRUE(good.next(error));
+  error.clear();
+  EXPECT_FALSE(good.end(error)) << "the third step";
+  EXPECT_EQ(error, "a kernel failed");
+  library.steps.pop_back();
+  StepOutputs two(library, {}, 1, {{1, 0, output}});
+  EXPECT_TRUE(two.next(error) && two.end(error)) << error;
 }
 
 // As strict as users may be, from C, with two contexts at once.

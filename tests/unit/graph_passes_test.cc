@@ -365,17 +365,7 @@ TEST(ChannelsLast, PoolingOverTheWholeImageEndsIt) {
   EXPECT_EQ(std::ranges::count(ops, "transpose"), 1) << to_string(last);
 }
 
-TEST(JoinRows, AProductOfABatchWithOneMatrixAndItsEpilogueAreOneKernel) {
-  Builder b;
-  ValueId y = b.add("matmul", {}, {b.input({5, 1, 8}), b.spread(b.constant({8, 16}), {5, 8, 16})});
-  y = b.add("add", {}, {y, b.spread(b.constant({16}), {5, 1, 16})});
-  Graph graph = remove_unused(join_rows(b.finish(b.add("relu", {}, {y}))));
-  FusedGraph fused = fuse(graph);
-  EXPECT_EQ(names_of(fused), (std::vector<std::string>{"matmul_add_relu"})) << to_string(graph);
-  EXPECT_EQ(graph.values[fused.groups[0].outputs[0]].type.shape, (Ints{5, 16}));
-}
-
-// As exporters write a layer: rows joined for the product, parted behind it.
+// As layers are imported, and as exporters write them: rows joined for the product, parted behind it.
 TEST(JoinRows, ReshapesBetweenAProductAndItsEpilogueAreNotInTheWay) {
   Builder b;
   ValueId x = b.input({2, 5, 8});

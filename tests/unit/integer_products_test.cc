@@ -377,5 +377,39 @@ TEST_F(OnnxIntegerProducts, OfMatricesWithScalesForColumns) {
   }
 }
 
+// Rows of a batch are joined for the product: their scales come again and again, or are those of several rows.
+TEST_F(OnnxIntegerProducts, OfRowsOfABatchWithScalesOfTheirOwn) {
+  for (i64 axis : {0, 1, 2}) {
+    const i64 extent = Ints{2, 3, 16}[static_cast<std::size_t>(axis)];
+    const std::map<std::string, HostArray> constants = {{"x_scale", scales({extent})},
+                                                        {"x_zero", HostArray::zeros(DType::U8, {extent})},
+                                                        {"w", bytes(DType::I8, {16, 24})},
+                                                        {"w_scale", scales({24})},
+                                                        {"w_zero", HostArray::zeros(DType::I8, {24})}};
+    Graph graph = imported(step("DequantizeLinear", {"x", "x_scale", "x_zero"}, "a", test::integer("axis", axis)) +
+                               step("DequantizeLinear", {"w", "w_scale", "w_zero"}, "b", test::integer("axis", 1)) +
+                               step("MatMul", {"a", "b"}, "y"),
+                           {2, 3, 16}, constants);
+    SCOPED_TRACE(axis);
+    if (axis < 2)
+      expect_integers(graph, "u8 * i8 -> i32");
+    else
+      expect_floats(graph);
+  }
+}
+
+// Three dimensions joined, with the scales of the middle one, and parted in another way.
+TEST(IntegerProducts, ScalesOfADimensionThatWasJoined) {
+  auto product = [](const Ints& parted) {
+    Builder b;
+    ValueId x = b.dequantized(b.input({2, 3, 2, 8}, DType::U8), scales({3, 1, 1}));
+    x = b.reshaped(b.reshaped(b.reshaped(x, {12, 8}), parted), {12, 8});
+    return b.finish(b.matmul(x, b.dequantized(b.input({8, 6}, DType::I8), kHalf)));
+  };
+  expect_integers(product({2, 6, 8}), "u8 * i8 -> i32");
+  expect_integers(product({96}), "u8 * i8 -> i32");
+  expect_floats(product({4, 3, 8}));  // four rows have two scales
+}
+
 }  // namespace
 }  // namespace tw::graph

@@ -1,6 +1,7 @@
 // Kernels of models in f32, each judged as a trial on what the kernels before it gave: those are found whose errors no
 // output shows, and none is called wrong for what rounding explains.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -235,6 +236,54 @@ TEST(JudgeSteps, KernelsOfRandomGraphsAreRight) {
             << difference_text(step.found, graph::elements_of(step.type), cat("element ", step.found.first));
     }
   }
+}
+
+// ---- memory
+
+// What the heap has given out. With a sanitizer's heap 0, so that these tests say nothing there.
+i64 bytes_in_use() {
+  struct mallinfo2 heap = mallinfo2();
+  return static_cast<i64>(heap.uordblks + heap.hblkhd);
+}
+
+// By how much more than before is in use at most, of those times at which it is asked.
+class Growth {
+ public:
+  void ask() { most_ = std::max(most_, bytes_in_use() - before_); }
+  i64 most() const { return most_; }
+
+ private:
+  i64 before_ = bytes_in_use(), most_ = 0;
+};
+
+// 64 values of 1 MiB, of which every other one is read by nobody.
+TEST(CheckMemory, ValuesThatNoNodeReadsAnyMoreAreNotKept) {
+  Builder b;
+  ValueId x = b.input({512, 512});
+  for (int layer = 0; layer < 32; ++layer) {
+    b.add("negate", {}, {x});
+    x = b.add("absolute", {}, {x});
+  }
+  Graph graph = b.finish(x);
+  const std::vector<HostArray> inputs = random_inputs(graph, 3);
+  std::string error;
+  Growth growth;
+  ASSERT_TRUE(reference_outputs(graph, inputs, error, [&](ValueId, HostArray&) { growth.ask(); })) << error;
+  EXPECT_LT(growth.most(), 24 << 20);
+}
+
+// 32 kernels that give 2 MiB each.
+TEST(CheckMemory, ResultsOfKernelsAreNotKept) {
+  Builder b;
+  ValueId x = b.input({16384, 32});
+  for (int layer = 0; layer < 32; ++layer) x = b.add("hyperbolic_tangent", {}, {b.product(x, 32, 32)});
+  CompiledGraph net(b.finish(x));
+  Growth growth;
+  StepJudgement found = net.judge(net.plan(), [&] { return growth.ask(), false; });
+  EXPECT_EQ(found.steps.size(), 32u);
+  EXPECT_EQ(wrong_steps(found), Numbers{});
+  EXPECT_TRUE(found.is_whole_same);
+  EXPECT_LT(growth.most(), 40 << 20);
 }
 
 // ---- compile --check
