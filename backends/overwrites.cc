@@ -1,15 +1,19 @@
 #include "backends/overwrites.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "backends/device_form.h"
 #include "backends/expr_evaluator.h"
 #include "dsl/analysis/affine.h"
 #include "dsl/intrinsics/intrinsic.h"
 #include "dsl/ir/walk.h"
+#include "dsl/passes/thread_axes.h"
+#include "dsl/passes/warp_mma.h"
 
 namespace tw {
 namespace {
@@ -210,7 +214,7 @@ class Overwrites {
     }
     if (const Load* load = as<Load>(node)) drop(load->buffer);  // of a condition
     const For* loop = as<For>(node);
-    if (loop && find_annotation(loop->annotations, kIntrinsicMark)) {
+    if (loop && (find_annotation(loop->annotations, kIntrinsicMark) || find_mma_mark(loop))) {
       // Instructions may read and write in another order than the loops that they stand for.
       for_each<Load>(loop, [&](const Load* load) { drop(load->buffer); });
       for_each<Store>(loop, [&](const Store* store) {
@@ -234,8 +238,54 @@ class Overwrites {
   std::vector<Overwrite> pairs_;
 };
 
+// Along which axes of a device's grid several groups (0 to 2) or work-items (3 to 5) take a statement alike.
+using Alike = std::array<bool, 6>;
+std::size_t number_of(const ThreadAxis& axis) { return static_cast<std::size_t>(axis.dimension + 3 * axis.is_thread); }
+
+// Is there a store to the buffer that is taken by several alike? Groups along an axis do the same where no loop is
+// bound to it. So do work-items in a step with a loop along the axis elsewhere; a step without one is taken by the
+// first alone.
+bool is_stored_alike(const Stmt* s, const Buffer* buffer, Alike alike, bool in_step) {
+  if (!in_step && is_step(s)) {
+    in_step = true;
+    for_each<For>(s, [&](const For* loop) {
+      if (is_thread_loop(loop)) alike[number_of(*axis_of(loop))] = true;
+    });
+  }
+  if (const Store* store = as<Store>(s)) {
+    return std::ranges::count(alike, true) > 0 &&
+           std::ranges::any_of(store->targets, [&](const StoreTarget& target) { return target.buffer == buffer; });
+  }
+  const For* loop = as<For>(s);
+  if (std::optional<ThreadAxis> axis = loop ? axis_of(loop) : std::nullopt) alike[number_of(*axis)] = false;
+  bool found = false;
+  for_each_child(s, [&](const Node* child) {
+    if (child->kind >= Kind::Store) found |= is_stored_alike(static_cast<const Stmt*>(child), buffer, alike, in_step);
+  });
+  return found;
+}
+
+bool is_stored_alike(const GpuKernel& kernel, std::size_t argument) {
+  Alike alike{};
+  for (std::size_t d = 0; d < 3; ++d) alike[d] = kernel.extents.groups[d] > 1;
+  return std::ranges::any_of(kernel.params, [&](const KernelParam& param) {
+    return !param.is_scratch && param.at == static_cast<i64>(argument) &&
+           is_stored_alike(kernel.body, param.buffer, alike, false);
+  });
+}
+
 }  // namespace
 
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program) { return Overwrites(program).run(); }
+
+std::vector<Overwrite> overwrites_of(const LoweredGpuProgram& program) {
+  Arena arena;
+  std::vector<Overwrite> pairs = overwrites_of(as_interpreted(arena, program));
+  std::erase_if(pairs, [&](const Overwrite& pair) {
+    return program.run_arguments[pair.output].dtype != program.run_arguments[pair.input].dtype ||
+           std::ranges::any_of(program.run, [&](const GpuKernel& k) { return is_stored_alike(k, pair.output); });
+  });
+  return pairs;
+}
 
 }  // namespace tw

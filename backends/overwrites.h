@@ -1,7 +1,7 @@
 // Which inputs of a kernel an output may be written over, so that a model needs no memory for both.
 #pragma once
 #include "backends/kernel.h"
-#include "dsl/passes/lower.h"
+#include "dsl/passes/lower_gpu.h"
 
 namespace tw {
 
@@ -10,5 +10,10 @@ namespace tw {
 // whatever the order of iterations. Decided on lowered code: a schedule may copy what it reads, or compute it again.
 // Some pairs that are legal are not found. It is taken for granted that the kernel writes all elements of its outputs.
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program);
+
+// The same of a program for a device, whatever the order of groups and work-items. Nothing is found where several of
+// these take a statement alike, or where input and output are of different types: that one memory has two types is no
+// matter of this analysis.
+std::vector<Overwrite> overwrites_of(const LoweredGpuProgram& program);
 
 }  // namespace tw

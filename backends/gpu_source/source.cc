@@ -4,6 +4,8 @@
 
 #include "backends/gpu_source/printer.h"
 #include "backends/kernel_arguments.h"
+#include "backends/overwrites.h"
+#include "dsl/base/check.h"
 #include "dsl/base/text.h"
 #include "dsl/ir/walk.h"
 
@@ -81,11 +83,15 @@ class SourcePrinter {
   gpu::Helpers helpers_;
 };
 
+const gpu::Language& language_of(SourceLanguage language) {
+  return language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
+}
+
 }  // namespace
 
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol,
                                    i64 most_shared_bytes, const std::string& gpu) {
-  gpu::Language chosen = language == SourceLanguage::OpenClC ? gpu::opencl_c() : gpu::cuda_c();
+  gpu::Language chosen = language_of(language);
   chosen.gpu = gpu.c_str();
   Used used;
   add_used(program.run, used);
@@ -97,12 +103,34 @@ Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLangu
   out.manifest = {.symbol = std::string(symbol),
                   .run = kernel_arguments(program.run_arguments),
                   .prepack = kernel_arguments(program.prepack_arguments),
-                  .scratch_shared_bytes = program.scratch_bytes};
+                  .scratch_shared_bytes = program.scratch_bytes,
+                  .overwrites = overwrites_of(program)};
   SourcePrinter printer(chosen, std::string(symbol), most_shared_bytes);
   TW_TRY(out.manifest.prepack_launches, printer.print(program.prepack, "prepack"));
   TW_TRY(out.manifest.run_launches, printer.print(program.run, "run"));
   out.code = printer.text(used);
   return out;
+}
+
+void allow_overwrites(Kernel& kernel, SourceLanguage language, const std::vector<Overwrite>& pairs) {
+  const std::string word = cat(" ", language_of(language).restrict_word, " ");
+  auto is_shared = [&](const KernelLaunch::Pointer& pointer) {
+    return !pointer.is_scratch && std::ranges::any_of(pairs, [&](const Overwrite& pair) {
+      return pointer.at == static_cast<i64>(pair.output) || pointer.at == static_cast<i64>(pair.input);
+    });
+  };
+  for (const KernelLaunch& launch : kernel.manifest.run_launches) {
+    // The parameters are in the order of the launch's pointers, and `)` ends them.
+    std::size_t at = kernel.code.find(cat(" ", launch.name, "("));
+    TW_CHECK(at != std::string::npos, "a launch of a kernel that the source does not have");
+    for (const KernelLaunch::Pointer& pointer : launch.pointers) {
+      at = kernel.code.find_first_of("*)", at);
+      TW_CHECK(at != std::string::npos && kernel.code[at] == '*', "a kernel with fewer parameters than its launch");
+      ++at;
+      if (is_shared(pointer) && kernel.code.compare(at, word.size(), word) == 0)
+        kernel.code.replace(at, word.size(), " ");
+    }
+  }
 }
 
 }  // namespace tw

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/kernel.h"
 #include "dsl/base/result.h"
@@ -20,5 +21,9 @@ enum class SourceLanguage : u8 { OpenClC, CudaC };
 Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLanguage language, std::string_view symbol,
                                    i64 most_shared_bytes = std::numeric_limits<i64>::max(),
                                    const std::string& gpu = "");
+
+// The text of a printed kernel says (`restrict`) that no two pointers are to the same memory. Takes that back for the
+// buffers of these pairs, which are some of the manifest's.
+void allow_overwrites(Kernel& kernel, SourceLanguage language, const std::vector<Overwrite>& pairs);
 
 }  // namespace tw

@@ -74,6 +74,17 @@ static size_t tw_model_piece_bytes(const tw_model* model, size_t piece) {
   return piece < model->input_count ? model->input_bytes[piece] : model->results[piece - model->input_count].bytes;
 }
 
+/* Which argument of a step is the first in the place of this one. Where a result is written over an operand, both are
+ * one part: OpenCL leaves open what a kernel reads in a part that it writes to by another one. */
+static size_t tw_model_first_there(const tw_step* step, size_t argument) {
+  const tw_place* place = &step->places[argument];
+  size_t first = 0;
+  while (step->places[first].piece != place->piece || step->places[first].at != place->at ||
+         step->places[first].bytes != place->bytes)
+    ++first;
+  return first;
+}
+
 /* Inputs and outputs as a whole are no parts. */
 static void tw_model_give_parts(tw_model_context* context) {
   const tw_model* model = context->model;
@@ -81,7 +92,8 @@ static void tw_model_give_parts(tw_model_context* context) {
   for (size_t i = 0; i < model->step_count[context->parts_entry]; ++i) {
     const tw_step* step = &model->steps[context->parts_entry][i];
     for (size_t p = 0; p < step->count && next < context->part_count; ++p, ++next) {
-      if (step->places[p].piece < TW_INPUTS) tw_memory_part_give(context->parts[next]);
+      if (step->places[p].piece < TW_INPUTS && tw_model_first_there(step, p) == p)
+        tw_memory_part_give(context->parts[next]);
     }
   }
   free(context->parts);
@@ -125,7 +137,10 @@ static int tw_model_bind(tw_model_context* context, int entry) {
     for (size_t p = 0; p < step->count; ++p) {
       const tw_place* place = &step->places[p];
       tw_memory* part = &context->parts[context->part_count];
-      if (place->piece >= TW_INPUTS)
+      const size_t first = tw_model_first_there(step, p);
+      if (first < p)
+        *part = *(part - (p - first));
+      else if (place->piece >= TW_INPUTS)
         *part = context->tensors[place->piece - TW_INPUTS];
       else
         answer = tw_memory_part(context->pieces[place->piece], place->at, place->bytes, part);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "backends/gpu_source/source.h"
 #include "dsl/base/text.h"
 #include "graph/input_ranges.h"
 #include "runtime/export/export_device_model.h"
@@ -161,6 +162,11 @@ class Planner {
       list.push_back(need);
     }
     auto [storage, least] = place_values(list, successors(index_of), alignment_for(target_));
+    if (is_device(target_)) {
+      // There a kernel whose buffers may overlap reads less ahead: that has to save memory.
+      StoragePlan apart = place_values(list, {}, alignment_for(target_)).storage;
+      if (apart.bytes <= storage.bytes) storage = std::move(apart);
+    }
     for (const auto& [value, index] : index_of) places_[value] = {ModelPlace::Where::Memory, storage.offsets[index]};
     plan_.memory_bytes = storage.bytes;
     plan_.least_memory_bytes = least;
@@ -338,6 +344,22 @@ class Kernels {
   KnownPackings packings_;
 };
 
+// Kernels that some step runs with a result in the place of an operand: their sources must allow it.
+void allow_overwrites(const std::vector<ModelEntry>& entries, SourceLanguage language,
+                      std::vector<ExportedTask>& kernels) {
+  std::map<std::size_t, std::vector<Overwrite>> used;  // by kernel
+  for (const ModelEntry& entry : entries) {
+    for (const ModelStep& step : entry.steps) {
+      for (const Overwrite& pair : kernels[step.task].kernel.manifest.overwrites) {
+        const ModelPlace &to = step.buffers[pair.output], &from = step.buffers[pair.input];
+        if (to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at)
+          used[step.task].push_back(pair);
+      }
+    }
+  }
+  for (const auto& [kernel, pairs] : used) allow_overwrites(kernels[kernel].kernel, language, pairs);
+}
+
 // The entries by what a run of them computes: how constants are packed matters most where most is done with them.
 std::vector<std::size_t> largest_first(const std::vector<EntryGraph>& entries) {
   std::vector<double> work;
@@ -375,6 +397,8 @@ std::optional<ExportPlan> compile_model(const std::vector<EntryGraph>& entries, 
     made.push_back(std::move(*entry));
   }
   ExportPlan plan{.library = options.library, .tasks = kernels.take()};
+  bool is_cuda = options.target.kind == TargetKind::Cuda;
+  if (is_for_device) allow_overwrites(made, is_cuda ? SourceLanguage::CudaC : SourceLanguage::OpenClC, plan.tasks);
   plan.model.emplace(ModelPlan{std::move(made[0]), {}, weights.take()});
   plan.model->further.assign(std::make_move_iterator(made.begin() + 1), std::make_move_iterator(made.end()));
   packings.finish(*plan.model);

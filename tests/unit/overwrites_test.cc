@@ -12,6 +12,7 @@
 #include "runtime/measure/object_loader.h"
 #include "support/lowered_kit.h"
 #include "tests/unit/lowered_draws.h"
+#include "tests/unit/overwriting_workloads.h"
 
 namespace tw {
 namespace {
@@ -143,27 +144,6 @@ TEST(OverwrittenCode, OnlyBuffersThatNeverOverlapAreSaidTo) {
 
 // ---- kernels as they are drawn
 
-constexpr const char* kWorkloads = R"tw(
-workload map(M: int, N: int) {
-  input A: f32[M, N], B: f32[M, N]
-  output Y: f32[i: M, j: N] = relu(A[i, j]) + B[i, j] * B[i, j]
-}
-workload residual(M: int, N: int) {
-  input X: f32[M, N], R: f32[M, N]
-  const W: f32[N, N]
-  T[i: M, j: N] = sum(k: N) X[i, k] * W[k, j]
-  output Y: f32[i: M, j: N] = relu(T[i, j] + R[i, j])
-}
-workload turned(M: int, N: int) {
-  input A: f32[N, M]
-  output Y: f32[i: M, j: N] = A[j, i]
-}
-workload blurred(M: int, N: int) {
-  input A: f32[M, N]
-  output Y: f32[i: M, j: N] = A[i, j] + (if i >= 1 then A[i - 1, j] else 0.0)
-}
-)tw";
-
 // The iterations of a parallel loop, the last one first.
 void run_backwards(void*, int64_t count, tw_task task, void* context) {
   while (count-- > 0) task(context, count, 0);
@@ -200,7 +180,7 @@ struct DrawnPairs {
 
 // Of draws for a workload with these extents; what they compute in place must be the same.
 DrawnPairs drawn_pairs(const std::string& name, i64 rows, i64 columns) {
-  Source source{"workloads.tw", kWorkloads};
+  Source source{"workloads.tw", test::kOverwritingWorkloads};
   Diagnostics diagnostics(source);
   WorkloadModule module = parse_workloads(source, diagnostics);
   std::optional<OwnedProgram> program = instantiate(module, name, {{"M", rows}, {"N", columns}}, {}, diagnostics);
