@@ -170,6 +170,125 @@ TEST_F(OpenClModel, EqualWeightsArePackedOnce) {
   EXPECT_FALSE(is_wrong(model, model.plan));
 }
 
+bool is_in_place(const ModelStep& step, const Overwrite& pair) {
+  const ModelPlace &to = step.buffers[pair.output], &from = step.buffers[pair.input];
+  return to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at;
+}
+
+// A value of 8 x 64 that a map makes another one of, as large; of both, products are the outputs. Behind the map that
+// of the value is read no more. `wide`: of one of these products, so many columns are a value, too.
+Graph mapped(i64 wide = 0) {
+  Builder b;
+  auto product = [&](ValueId x, i64 columns) {
+    return b.add("matmul", {}, {x, b.random({b.builder.type(x).shape[1], columns})});
+  };
+  ValueId made = product(b.input({8, 16}), 64);
+  b.builder.output(product(made, 8), "a");
+  ValueId next = b.add("relu", {}, {made});
+  if (wide > 0) {
+    ValueId large = product(next, wide);
+    b.builder.output(product(large, 8), "large_a");
+    b.builder.output(product(large, 4), "large_b");
+  }
+  b.builder.output(product(next, 4), "b");
+  b.builder.output(product(next, 6), "c");
+  return b.builder.finish();
+}
+constexpr i64 kMapped = 8 * 64 * 4;  // bytes of the value
+
+TEST_F(OpenClModel, AResultIsWrittenOverAnOperandThatNobodyReadsAgain) {
+  Compiled model = compiled(mapped(), TargetKind::OpenCl);
+  ASSERT_TRUE(model.plan.model);
+  EXPECT_EQ(model.plan.model->memory_bytes, kMapped);
+  EXPECT_EQ(model.plan.model->least_memory_bytes, kMapped);
+  int in_place = 0;
+  for (const ModelStep& step : model.plan.model->steps) {
+    const Kernel& kernel = model.plan.tasks[step.task].kernel;
+    const std::vector<Overwrite>& pairs = kernel.manifest.overwrites;
+    bool is_over = std::ranges::any_of(pairs, [&](const Overwrite& pair) { return is_in_place(step, pair); });
+    in_place += is_over;
+    EXPECT_EQ(kernel.code.find(" restrict ") == std::string::npos, is_over) << step.name << "\n" << kernel.code;
+  }
+  EXPECT_EQ(in_place, 1);
+  EXPECT_FALSE(is_wrong(model, model.plan));
+}
+
+TEST_F(OpenClModel, AnOperandThatIsReadAgainIsNotOverwritten) {
+  Compiled model = compiled(mapped(), TargetKind::OpenCl);
+  ASSERT_TRUE(model.plan.model);
+  std::vector<ModelStep>& steps = model.plan.model->steps;
+  auto map = std::ranges::find_if(
+      steps, [&](const ModelStep& step) { return !model.plan.tasks[step.task].kernel.manifest.overwrites.empty(); });
+  ASSERT_NE(map, steps.end());
+  std::rotate(steps.begin() + 1, map, map + 1);  // in front of the product that reads the same operand
+  EXPECT_TRUE(is_wrong(model, model.plan));
+}
+
+TEST_F(OpenClModel, BuffersAreApartWhereThatTakesNoMoreMemory) {
+  Compiled model = compiled(mapped(512), TargetKind::OpenCl);
+  ASSERT_TRUE(model.plan.model);
+  EXPECT_EQ(model.plan.model->memory_bytes, kMapped + 8 * 512 * 4);
+  int allowed = 0;
+  for (const ModelStep& step : model.plan.model->steps) {
+    for (const Overwrite& pair : model.plan.tasks[step.task].kernel.manifest.overwrites) {
+      ++allowed;
+      EXPECT_FALSE(is_in_place(step, pair)) << step.name;
+    }
+  }
+  EXPECT_GT(allowed, 0);
+  EXPECT_FALSE(is_wrong(model, model.plan));
+}
+
+// OpenCL defines what a kernel reads of memory that it writes only if both are one memory object. It is given back
+// once.
+TEST_F(OpenClModel, WhatIsInOnePlaceIsOnePartOfMemory) {
+  Compiled model = compiled(mapped(), TargetKind::OpenCl);
+  Written written(model.plan, TargetKind::OpenCl);
+  const std::string folder = written.folder.path();
+  test::write_file(folder + "/main.c", R"c(#include "net.c"
+static cl_mem (*take_buffer)(cl_context, cl_flags, size_t, void*, cl_int*);
+static cl_mem (*take_part)(cl_mem, cl_flags, cl_buffer_create_type, const void*, cl_int*);
+static cl_int (*give)(cl_mem);
+static int taken, given;
+static cl_mem counted_buffer(cl_context context, cl_flags flags, size_t bytes, void* host, cl_int* error) {
+  return ++taken, take_buffer(context, flags, bytes, host, error);
+}
+static cl_mem counted_part(cl_mem whole, cl_flags flags, cl_buffer_create_type type, const void* region, cl_int* error) {
+  return ++taken, take_part(whole, flags, type, region, error);
+}
+static cl_int counted_give(cl_mem memory) { return ++given, give(memory); }
+int main(void) {
+  net_context* context = NULL;
+  if (net_create("net.weights", 1, &context)) return puts(net_problem()), 1;
+  net_destroy(context);  /* the driver is open from now on */
+  take_buffer = tw_cl.create_buffer, take_part = tw_cl.create_part, give = tw_cl.release_memory;
+  tw_cl.create_buffer = counted_buffer, tw_cl.create_part = counted_part, tw_cl.release_memory = counted_give;
+  if (net_create("net.weights", 1, &context)) return puts(net_problem()), 1;
+  const tw_memory* parts = context->whole.parts;
+  int same = 0;
+  for (size_t s = 0; s < model.step_count[1]; ++s) {
+    const tw_step* step = &model.steps[1][s];
+    for (size_t p = 0; p < step->count; ++p) {
+      for (size_t q = 0; q < p; ++q) {
+        const tw_place *a = &step->places[p], *b = &step->places[q];
+        const int meet = a->piece == b->piece && a->at < b->at + b->bytes && b->at < a->at + a->bytes;
+        if (meet != (parts[p] == parts[q])) return printf("%s: %d %d\n", step->name, (int)p, (int)q), 1;
+        same += meet;
+      }
+    }
+    parts += step->count;
+  }
+  net_destroy(context);
+  return printf("%d in one place, %d left\n", same, taken - given), 0;
+}
+)c");
+  test::Finished compiled_own =
+      test::run_program({"cc", "-std=c99", "-o", "main", "main.c", "-ldl", "-lpthread", "-lm"}, {.folder = folder});
+  ASSERT_EQ(compiled_own.code, 0) << compiled_own.err;
+  test::Finished ran = test::run_program({"./main"}, {.folder = folder});
+  EXPECT_EQ(ran.out, "1 in one place, 0 left\n") << ran.err;
+}
+
 TEST_F(OpenClModel, WhatIsNotThereIsSaid) {
   Compiled model = compiled(layers(1), TargetKind::OpenCl);
   Written written(model.plan, TargetKind::OpenCl);
