@@ -14,11 +14,17 @@ using Ints = std::vector<i64>;
 
 // One pass over a graph may uncover what another rewriting fits; a set of rewritings that undo each other ends here.
 constexpr int kMostRounds = 8;
+// Nodes for each that there was, and for a graph of few nodes: where rewritings make more, they are applied no more.
+constexpr std::size_t kMostGrowth = 16, kAlwaysAllowed = 256;
+
+// Of one side of a rewriting that is tried on small operands: elements of all its values, and steps of the interpreter.
+constexpr i64 kMostTriedElements = 1 << 20, kMostTriedSteps = 1'000'000;
 
 // A value in the shape of what it replaces, from which it may differ in dimensions of extent 1.
 std::optional<ValueId> with_shape(GraphCopy& copy, ValueId made, const Value& root) {
   auto without_ones = [](Ints shape) { return std::erase(shape, 1), shape; };
   const Ints& shape = copy.builder().type(made).shape;
+  if (copy.builder().type(made).dtype != root.type.dtype) return std::nullopt;
   if (shape == root.type.shape) return made;
   if (without_ones(shape) != without_ones(root.type.shape)) return std::nullopt;
   return copy.add("reshape", {{"R", root.type.shape}}, {made}, root.name);
@@ -60,6 +66,13 @@ std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, c
   return builder.finish();
 }
 
+bool is_small(const Graph& graph) {
+  i64 elements = 0;
+  return std::ranges::all_of(graph.values, [&](const Value& value) {
+    return (elements += std::min(elements_of(value.type), kMostTriedElements + 1)) <= kMostTriedElements;
+  });
+}
+
 struct Trial {
   std::string problem;  // "" or what is different
   i64 compared = 0;     // elements that the pattern makes finite
@@ -70,13 +83,14 @@ struct Trial {
 std::optional<Trial> tried(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
                            const std::map<std::string, Ints, std::less<>>& shapes, bool is_signed, Rng& rng) {
   std::optional<Graph> pattern = side(module, rewrite, match, shapes, rewrite.pattern);
-  if (!pattern) return std::nullopt;
+  if (!pattern || !is_small(*pattern)) return std::nullopt;
   Match own = match;
   for (std::size_t i = 0; i < pattern->inputs.size(); ++i)
     own.values[pattern->values[pattern->inputs[i]].name] = pattern->inputs[i];
   if (!holds(module, rewrite, *pattern, own)) return std::nullopt;
   std::optional<Graph> replacement = side(module, rewrite, match, shapes, rewrite.replacement);
   if (!replacement) return Trial{"the replacement does not take these operands"};
+  if (!is_small(*replacement)) return Trial{cat("the replacement has more than ", kMostTriedElements, " elements")};
   std::vector<HostArray> inputs;
   for (ValueId input : pattern->inputs) {
     inputs.push_back(HostArray::zeros(DType::F32, pattern->values[input].type.shape));
@@ -86,9 +100,12 @@ std::optional<Trial> tried(const RewriteModule& module, const Rewrite& rewrite, 
     }
   }
   std::string error;
-  auto expected = evaluate(*pattern, inputs, error), found = evaluate(*replacement, inputs, error);
-  if (!expected || !found) return Trial{error};
+  auto expected = evaluate(*pattern, inputs, error, kMostTriedSteps);
+  if (!expected) return Trial{error};
+  auto found = evaluate(*replacement, inputs, error, kMostTriedSteps);
+  if (!found) return Trial{error};
   if ((*expected)[0].shape != (*found)[0].shape) return Trial{"the shapes of the results differ"};
+  if ((*expected)[0].dtype != (*found)[0].dtype) return Trial{"the types of the results differ"};
   Trial trial;
   for (i64 i = 0; i < (*expected)[0].elements(); ++i) {
     double a = (*expected)[0].get(i), b = (*found)[0].get(i);
@@ -104,12 +121,14 @@ std::optional<Trial> tried(const RewriteModule& module, const Rewrite& rewrite, 
 
 Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>& modules) {
   Graph current = graph;
+  const std::size_t most = kMostGrowth * graph.nodes.size() + kAlwaysAllowed;
   for (int round = 0; round < kMostRounds; ++round) {
     Matcher matcher(current);
     GraphCopy copy(current);
     bool has_changed = false;
     for (const Node& node : current.nodes) {
-      std::optional<ValueId> made = rewritten(current, matcher, node, modules, copy);
+      std::optional<ValueId> made;
+      if (copy.builder().node_count() <= most) made = rewritten(current, matcher, node, modules, copy);
       has_changed |= made.has_value();
       if (made)
         copy.set(node.outputs[0], *made);
@@ -117,7 +136,7 @@ Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>
         copy.copy(node);
     }
     current = remove_unused(copy.finish());
-    if (!has_changed) break;
+    if (!has_changed || current.nodes.size() > most) break;
   }
   return current;
 }

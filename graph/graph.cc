@@ -12,7 +12,6 @@ namespace {
 // more than the largest operand. All operators of a graph take at most kMostFoldingSteps of the interpreter, seconds:
 // then nothing more is computed but what takes few steps, as shapes do.
 constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kFewSteps = 1000;
-constexpr i64 kAnySteps = i64{1} << 40;
 
 constexpr std::string_view kOperatorsFolder = "graph/operators/";
 
@@ -31,10 +30,20 @@ std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArgu
   return definition.finish();
 }
 
+// Elements of the buffers that a program fills, of which each takes a step at least.
+i64 filled_elements(const Program& program, std::size_t operands) {
+  i64 elements = 0;
+  for (std::size_t i = operands; i < program.params.size(); ++i) elements += elements_of(program.params[i].buffer);
+  for (const Buffer* local : program.locals) elements += elements_of(local);
+  return elements;
+}
+
 // The outputs of a program whose first parameters are the operands. Nothing, and why in `error`, which is "" if it
 // takes more steps than these.
 std::optional<std::vector<HostArray>> computed(const Program& program, const std::vector<const HostArray*>& operands,
                                                i64 most_steps, std::string& error, i64* taken = nullptr) {
+  error = "";
+  if (filled_elements(program, operands.size()) > most_steps) return std::nullopt;
   std::vector<HostArray> arrays;
   for (std::size_t i = 0; i < program.params.size(); ++i) {
     const Param& param = program.params[i];
@@ -234,7 +243,8 @@ std::string to_string(const Graph& graph) {
 }
 
 std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
-                                               std::string& error) {
+                                               std::string& error, i64 most_steps) {
+  i64 taken = 0;
   std::vector<std::optional<HostArray>> arrays(graph.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) arrays[graph.inputs[i]] = inputs[i];
   auto array_of = [&](ValueId value) {
@@ -245,7 +255,9 @@ std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::ve
     if (!program) return std::nullopt;
     std::vector<const HostArray*> operands;
     for (ValueId input : node.inputs) operands.push_back(array_of(input));
-    std::optional<std::vector<HostArray>> results = computed(program->program, operands, kAnySteps, error);
+    std::optional<std::vector<HostArray>> results =
+        computed(program->program, operands, most_steps - taken, error, &taken);
+    if (!results && error.empty()) error = cat("it takes more than ", most_steps, " steps");
     if (!results) return error = cat(graph.values[node.outputs[0]].name, ": ", error), std::nullopt;
     for (std::size_t i = 0; i < node.outputs.size(); ++i) arrays[node.outputs[i]] = std::move((*results)[i]);
   }

@@ -71,6 +71,7 @@ class GraphBuilder {
   const OperandType& type(ValueId value) const { return graph_.values[value].type; }
   // The data of a constant, else null.
   const HostArray* data(ValueId value) const { return graph_.values[value].data.get(); }
+  std::size_t node_count() const { return graph_.nodes.size(); }
   Graph finish() { return std::move(graph_); }
 
  private:
@@ -109,8 +110,8 @@ class GraphCopy {
 std::string to_string(const Graph& graph);
 
 // The outputs by the interpreter, slowly; one array for each input, in order. Nothing, and why in `error`, if an
-// operator cannot be computed, as for an index out of bounds.
+// operator cannot be computed, as for an index out of bounds, or if all together take more steps of the interpreter.
 std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
-                                               std::string& error);
+                                               std::string& error, i64 most_steps = i64{1} << 40);
 
 }  // namespace tw::graph

@@ -13,6 +13,8 @@ using Ints = std::vector<i64>;
 
 // Elements of a constant that are compared; one with more is no number.
 constexpr i64 kMostAlike = 4096;
+// Expressions of a pattern that are compared with a value, for one root.
+constexpr i64 kMostSteps = 20'000;
 
 bool is_commutative(const std::string& op) {
   return op == "add" || op == "multiply" || op == "minimum" || op == "maximum" || op == "equal";
@@ -78,12 +80,14 @@ Matcher::Matcher(const Graph& graph) : graph_(graph), makers_(makers_of(graph)) 
 
 std::optional<Match> Matcher::match(const Rewrite& rewrite, ValueId root) const {
   State state;
+  steps_left_ = kMostSteps;
   if (!match(rewrite, rewrite.pattern, root, false, state)) return std::nullopt;
   return Match(std::move(state));
 }
 
 bool Matcher::match(const Rewrite& rewrite, const ast::Expr* pattern, ValueId value, bool may_spread,
                     State& state) const {
+  if (--steps_left_ < 0) return false;
   if (const ast::Name* name = ast::as<ast::Name>(pattern))
     return match_name(rewrite, name->name, value, may_spread, state);
   if (const ast::Int* number = ast::as<ast::Int>(pattern))
@@ -359,6 +363,7 @@ bool Replacement::is_elementwise(const OperatorCall& call, const std::vector<Val
     std::string error;
     if (!alone.add(call.op, arguments, inputs, "y", error)) continue;
     Graph graph = alone.finish();
+    if (graph.nodes.empty()) return false;  // it was computed at once, as it reads nothing
     return form_of(graph, graph.nodes[0]).is_elementwise;
   }
   return false;

@@ -1,6 +1,7 @@
 #include "graph/rewrites.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "dsl/base/embedded_text.h"
@@ -196,8 +197,35 @@ class ModuleParser {
     if (!operator_call(rewrite.pattern))
       return p_.error(rewrite.pattern->span, "a pattern begins with an operator"), false;
     if (!check_side({rewrite, parts, nullptr}, rewrite.pattern)) return false;
+    if (!check_levels(rewrite)) return false;
     bind(rewrite, rewrite.pattern, bound);
     return check_side({rewrite, parts, &bound}, rewrite.replacement);
+  }
+
+  using Levels = std::map<std::string, int, std::less<>>;  // of parts
+  // A pattern is gone through by calls inside of calls, those of its parts among them.
+  bool check_levels(const Rewrite& rewrite) {
+    Levels levels;
+    auto fits = [&](const ast::Expr* e) {
+      if (levels_of(e, levels) <= ast::kMaxHeight) return true;
+      return p_.error(e->span, cat("with its parts this has more than ", ast::kMaxHeight, " levels")), false;
+    };
+    for (const auto& [name, part] : rewrite.parts) {
+      if (!fits(part)) return false;
+      levels[name] = levels_of(part, levels);
+    }
+    return fits(rewrite.pattern);
+  }
+  static int levels_of(const ast::Expr* e, const Levels& levels) {
+    if (const ast::Name* name = ast::as<ast::Name>(e)) {
+      auto part = levels.find(name->name);
+      return part == levels.end() ? 1 : part->second;
+    }
+    int below = 0;
+    if (std::optional<OperatorCall> call = operator_call(e)) {
+      for (const ast::Expr* operand : call->operands) below = std::max(below, levels_of(operand, levels));
+    }
+    return below + 1;
   }
 
   // What may be left out is used only where it is there.

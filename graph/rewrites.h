@@ -69,11 +69,13 @@ RewriteModule parse_rewrites(const Source& source, Diagnostics& diagnostics);
 // Those that are built in.
 const RewriteModule& built_in_rewrites();
 
-// Applies rewritings wherever they fit, the first of a module first, until none does.
+// Applies rewritings wherever they fit, the first of a module first, until none does, or until they have made many times
+// as many nodes as there were.
 Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>& modules);
 
 // Tries a rewriting on random inputs: "" if both sides give the same up to rounding, else what they give, that no
-// operands were found that it fits, or that the pattern gives finite numbers for none of them.
+// operands were found that it fits, that the pattern gives finite numbers for none of them, or that the replacement
+// takes too much memory or time.
 std::string check_rewrite(const RewriteModule& module, const Rewrite& rewrite);
 
 }  // namespace tw::graph

@@ -18,6 +18,7 @@
 #include "runtime/store/database_exchange.h"
 #include "runtime/store/trace_file.h"
 #include "tests/fuzz/onnx_target.h"
+#include "tests/fuzz/rewrites_target.h"
 
 namespace tw::fuzz {
 namespace {
@@ -207,6 +208,7 @@ const std::vector<Target>& targets() {
       {"import", fuzz_import, {"{\"workload\": \"x\"}\n", "{\"record\": {}}\n\n[1, 2]\n"}},
       {"worker_protocol", fuzz_worker_protocol, messages()},
       {"onnx", fuzz_onnx, onnx_seeds()},
+      {"rewrites", fuzz_rewrites, rewrites_seeds()},
   };
   return all;
 }

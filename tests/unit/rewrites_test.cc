@@ -265,5 +265,93 @@ TEST(Rewrites, GoingInCirclesEnds) {
   EXPECT_EQ(apply_rewrites(b.builder.finish(), {&own.module}).nodes.size(), 1u);
 }
 
+// ---- texts that ask for too much
+
+TEST(LargeRewrites, PartsInsideOfPartsHaveALimit) {
+  auto chain = [](int parts) {
+    std::string text = "rewrite r(x: value) {\n  p0 = relu(x)\n";
+    for (int i = 1; i < parts; ++i) text += cat("  p", i, " = relu(p", i - 1, ")\n");
+    return cat(text, "  relu(p", parts - 1, ") -> relu(x)\n}\n");
+  };
+  Parsed some = parsed(chain(400));
+  EXPECT_EQ(some.errors, "");
+  Builder b;
+  Graph graph = b.finish(b.add("relu", {}, {b.input({2, 3})}));
+  EXPECT_EQ(apply_rewrites(graph, {&some.module}).nodes.size(), 1u);
+  for (int parts : {600, 40000}) {
+    EXPECT_NE(parsed(chain(parts)).errors.find("with its parts this has more than 500 levels"), std::string::npos)
+        << parts;
+  }
+}
+
+// Each sum of two equal ones fits in two ways, all of which fail at the end.
+TEST(LargeRewrites, WaysToMatchHaveALimit) {
+  constexpr int kSums = 30;
+  std::string parameters = "x: value", pattern = "power(x, 77)";
+  for (int i = 0; i < kSums; ++i) {
+    parameters += cat(", v", i, ": value");
+    pattern = cat("add(v", i, ", ", pattern, ")");
+  }
+  Parsed own = parsed(cat("rewrite r(", parameters, ") { ", pattern, " -> relu(x) }"));
+  ASSERT_EQ(own.errors, "");
+  Builder b;
+  ValueId sum = b.input({2, 3});
+  for (int i = 0; i < kSums; ++i) sum = b.add("add", {}, {sum, sum});
+  EXPECT_EQ(apply_rewrites(b.finish(sum), {&own.module}).nodes.size(), static_cast<std::size_t>(kSums));
+}
+
+TEST(LargeRewrites, GraphsGrowUpToALimit) {
+  Parsed own = parsed("rewrite r(x: value) { relu(x) -> relu(relu(relu(relu(relu(relu(relu(relu(x)))))))) }");
+  ASSERT_EQ(own.errors, "");
+  EXPECT_EQ(check_rewrite(own.module, own.module.rewrites[0]), "");
+  Builder b;
+  Graph made = apply_rewrites(b.finish(b.add("relu", {}, {b.input({2, 3})})), {&own.module});
+  EXPECT_GT(made.nodes.size(), 64u);
+  EXPECT_LE(made.nodes.size(), 1000u);
+}
+
+TEST(LargeRewrites, WhatIsTriedIsSmall) {
+  auto problem = [](const std::string& text) {
+    Parsed own = parsed(text);
+    EXPECT_EQ(own.errors, "") << text;
+    return own.errors.empty() ? check_rewrite(own.module, own.module.rewrites[0]) : own.errors;
+  };
+  EXPECT_EQ(problem("rewrite r(x: value) { relu(x) -> relu(broadcast(x, R = [1000000000] + [d for d in x])) }"),
+            "the replacement has more than 1048576 elements");
+  std::string slow = problem(
+      "rewrite r(x: value) { relu(x) -> reduce_max(broadcast(relu(x), R = [100000] + [d for d in x]), axes = [0]) }");
+  EXPECT_NE(slow.find("it takes more than 1000000 steps"), std::string::npos) << slow;
+}
+
+TEST(LargeRewrites, StepsOfAllNodesCount) {
+  constexpr i64 kMost = 3000;
+  for (int nodes : {1, 100}) {
+    Builder b;
+    ValueId x = b.input({4, 4});
+    for (int i = 0; i < nodes; ++i) x = b.add("relu", {}, {x});
+    std::string error;
+    EXPECT_EQ(evaluate(b.finish(x), {HostArray::zeros(DType::F32, {4, 4})}, error, kMost).has_value(), nodes == 1);
+  }
+}
+
+TEST(LargeRewrites, WhatTakesTooManyStepsIsNotBegun) {
+  Builder b;
+  Graph graph = b.finish(b.number(1, {i64{1} << 40}));
+  std::string error;
+  EXPECT_FALSE(evaluate(graph, {}, error, 1000));
+  EXPECT_NE(error.find("it takes more than 1000 steps"), std::string::npos) << error;
+}
+
+// A float that is replaced by an integer would not be taken by what reads it.
+TEST(Rewrites, TheTypeStays) {
+  Parsed own = parsed("rewrite r(x: value) { x * 0 -> cast(x * 0, to = i32) }");
+  ASSERT_EQ(own.errors, "");
+  EXPECT_EQ(check_rewrite(own.module, own.module.rewrites[0]), "the types of the results differ");
+  Builder b;
+  ValueId x = b.input({2, 3});
+  Graph graph = b.finish(b.add("add", {}, {b.add("multiply", {}, {x, b.number(0, {2, 3})}), x}));
+  EXPECT_EQ(apply_rewrites(graph, {&own.module}).nodes.size(), 2u);
+}
+
 }  // namespace
 }  // namespace tw::graph
