@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -265,6 +267,18 @@ bool is_stored_alike(const Stmt* s, const Buffer* buffer, Alike alike, bool in_s
   return found;
 }
 
+// Is there an output as large as an input, so that a closer look is worth it?
+bool has_alike_arguments(Array<LoweredArgument> arguments) {
+  auto elements = [](const LoweredArgument& a) {
+    return std::accumulate(a.shape.begin(), a.shape.end(), i64{1}, std::multiplies<i64>());
+  };
+  return std::ranges::any_of(arguments, [&](const LoweredArgument& output) {
+    return output.is_output && std::ranges::any_of(arguments, [&](const LoweredArgument& input) {
+             return !input.is_output && input.dtype == output.dtype && elements(input) == elements(output);
+           });
+  });
+}
+
 bool is_stored_alike(const GpuKernel& kernel, std::size_t argument) {
   Alike alike{};
   for (std::size_t d = 0; d < 3; ++d) alike[d] = kernel.extents.groups[d] > 1;
@@ -279,6 +293,7 @@ bool is_stored_alike(const GpuKernel& kernel, std::size_t argument) {
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program) { return Overwrites(program).run(); }
 
 std::vector<Overwrite> overwrites_of(const LoweredGpuProgram& program) {
+  if (!has_alike_arguments(program.run_arguments)) return {};
   Arena arena;
   std::vector<Overwrite> pairs = overwrites_of(as_interpreted(arena, program));
   std::erase_if(pairs, [&](const Overwrite& pair) {

@@ -18,7 +18,7 @@ constexpr int kMostRounds = 8;
 constexpr std::size_t kMostGrowth = 16, kAlwaysAllowed = 256;
 
 // Of one side of a rewriting that is tried on small operands: elements of all its values, and steps of the interpreter.
-constexpr i64 kMostTriedElements = 1 << 20, kMostTriedSteps = 1'000'000;
+constexpr i64 kMostTriedElements = 1 << 20, kMostTriedSteps = 200'000;
 
 // A value in the shape of what it replaces, from which it may differ in dimensions of extent 1.
 std::optional<ValueId> with_shape(GraphCopy& copy, ValueId made, const Value& root) {

@@ -20,6 +20,7 @@
 #include "support/random_graph.h"
 #include "support/run_program.h"
 #include "support/support.h"
+#include "tests/unit/plan_walk.h"
 
 namespace tw {
 namespace {
@@ -210,6 +211,8 @@ TEST_F(OpenClModel, AResultIsWrittenOverAnOperandThatNobodyReadsAgain) {
     EXPECT_EQ(kernel.code.find(" restrict ") == std::string::npos, is_over) << step.name << "\n" << kernel.code;
   }
   EXPECT_EQ(in_place, 1);
+  Graph simple = graph::simplified(model.imported);
+  test::PlanWalk(model.plan, simple, model.tasks).expect_sound();
   EXPECT_FALSE(is_wrong(model, model.plan));
 }
 

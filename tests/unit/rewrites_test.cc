@@ -320,7 +320,7 @@ TEST(LargeRewrites, WhatIsTriedIsSmall) {
             "the replacement has more than 1048576 elements");
   std::string slow = problem(
       "rewrite r(x: value) { relu(x) -> reduce_max(broadcast(relu(x), R = [100000] + [d for d in x]), axes = [0]) }");
-  EXPECT_NE(slow.find("it takes more than 1000000 steps"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("it takes more than 200000 steps"), std::string::npos) << slow;
 }
 
 TEST(LargeRewrites, StepsOfAllNodesCount) {
