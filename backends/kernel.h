@@ -66,9 +66,9 @@ struct KernelManifest {
   bool parallel = false;                // calls parallel_for
   // Of source text for devices, in place of entry points. Scratch is then scratch_shared_bytes.
   std::vector<KernelLaunch> run_launches, prepack_launches;
-  // An output may use the buffer of one of these inputs, whose content is then overwritten (overwrites.h). Source text
-  // has to be told so first (allow_overwrites in gpu_source/source.h). Not sent to workers or stored: measured kernels
-  // get separate buffers.
+  // An output may use the buffer of one of these inputs, whose content is then overwritten (overwrites.h). The
+  // source text of a kernel for a device must allow it first (allow_overwrites in gpu_source/source.h). Not sent to
+  // workers or stored: measured kernels get separate buffers.
   std::vector<Overwrite> overwrites = {};
   i64 scratch_bytes(i64 workers) const { return scratch_shared_bytes + workers * scratch_worker_bytes; }
 };

@@ -11,9 +11,8 @@ namespace tw {
 // Some pairs that are legal are not found. It is taken for granted that the kernel writes all elements of its outputs.
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program);
 
-// The same of a program for a device, whatever the order of groups and work-items. Nothing is found where several of
-// these take a statement alike, or where input and output are of different types: that one memory has two types is no
-// matter of this analysis.
+// The same of a program for a device, whatever the order of groups and work-items. No pair is found whose output
+// several of these store to alike, or whose types differ: compilers may take it for granted that memory has one type.
 std::vector<Overwrite> overwrites_of(const LoweredGpuProgram& program);
 
 }  // namespace tw

@@ -52,7 +52,7 @@ std::optional<ValueId> rewritten(const Graph& graph, const Matcher& matcher, con
 // The graph of one side of a rewriting.
 std::optional<Graph> side(const RewriteModule& module, const Rewrite& rewrite, const Match& match,
                           const std::map<std::string, Ints, std::less<>>& shapes, const ast::Expr* e) {
-  GraphBuilder builder(rewrite.name);
+  GraphBuilder builder(rewrite.name, kMostTriedSteps);
   std::map<std::string, ValueId, std::less<>> inputs;
   for (const auto& [name, shape] : shapes) inputs[name] = builder.input(name, {DType::F32, shape});
   Match own = match;
@@ -101,9 +101,9 @@ std::optional<Trial> tried(const RewriteModule& module, const Rewrite& rewrite, 
   }
   std::string error;
   auto expected = evaluate(*pattern, inputs, error, kMostTriedSteps);
-  if (!expected) return Trial{error};
+  if (!expected) return Trial{cat("the pattern: ", error)};
   auto found = evaluate(*replacement, inputs, error, kMostTriedSteps);
-  if (!found) return Trial{error};
+  if (!found) return Trial{cat("the replacement: ", error)};
   if ((*expected)[0].shape != (*found)[0].shape) return Trial{"the shapes of the results differ"};
   if ((*expected)[0].dtype != (*found)[0].dtype) return Trial{"the types of the results differ"};
   Trial trial;

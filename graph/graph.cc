@@ -9,9 +9,9 @@ namespace tw::graph {
 namespace {
 
 // An operator on constants is computed at once if its result has at most kSmall elements, or at most kMostFolded and no
-// more than the largest operand. All operators of a graph take at most kMostFoldingSteps of the interpreter, seconds:
+// more than the largest operand. All operators of a graph take at most the steps that the builder was given:
 // then nothing more is computed but what takes few steps, as shapes do.
-constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kMostFoldingSteps = 20'000'000, kFewSteps = 1000;
+constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kFewSteps = 1000;
 
 constexpr std::string_view kOperatorsFolder = "graph/operators/";
 
@@ -169,7 +169,7 @@ std::optional<std::vector<ValueId>> GraphBuilder::add(const std::string& op, Wor
   std::vector<ValueId> made;
   bool are_known = std::ranges::none_of(known, [](const HostArray* data) { return data == nullptr; });
   if (are_known && elements <= std::min(most, kMostFolded)) {
-    i64 most_steps = std::clamp(kMostFoldingSteps - folding_steps_, kFewSteps, kMostFoldingSteps);
+    i64 most_steps = std::clamp(most_folding_steps_ - folding_steps_, kFewSteps, most_folding_steps_);
     std::optional<std::vector<HostArray>> folded =
         computed(program->program, known, most_steps, error, &folding_steps_);
     if (!folded && !error.empty()) return std::nullopt;

@@ -51,10 +51,16 @@ i64 integer(const WorkloadArguments& arguments, const std::string& name);
 // The program of one node on operands X0, X1, ...; nothing, and why in `error`, if the operator does not take them.
 std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error);
 
+// Of the interpreter, for what is constant in one graph: seconds.
+inline constexpr i64 kMostFoldingSteps = 20'000'000;
+
 // Builds a graph from its inputs on.
 class GraphBuilder {
  public:
-  explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }
+  explicit GraphBuilder(std::string name, i64 most_folding_steps = kMostFoldingSteps)
+      : most_folding_steps_(most_folding_steps) {
+    graph_.name = std::move(name);
+  }
 
   // A name that is taken, or empty, becomes another one.
   ValueId input(const std::string& name, OperandType type);
@@ -78,6 +84,7 @@ class GraphBuilder {
   ValueId value(const std::string& name, OperandType type);
 
   Graph graph_;
+  i64 most_folding_steps_;
   i64 folding_steps_ = 0;             // of the interpreter, so far
   std::map<std::string, int> names_;  // how often a name was asked for
 };

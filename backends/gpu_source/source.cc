@@ -17,9 +17,16 @@ struct Used {
   bool doubles = false, halves = false, whole_numbers = false;
 };
 
-// Does it round a float to a whole number?
+// Does it round a float to a whole number, or choose one by comparing floats?
 bool makes_whole_number(const Node* node) {
   if (const Cast* cast = as<Cast>(node)) return is_float(cast->value->type.dtype) && !is_float(cast->type.dtype);
+  if (const Select* select = as<Select>(node); select && !is_float(select->type.dtype)) {
+    bool compares = false;
+    for_each<Binary>(select->condition, [&](const Binary* binary) {
+      compares |= binary->op >= BinaryOp::Lt && binary->op <= BinaryOp::Ge && is_float(binary->a->type.dtype);
+    });
+    return compares;
+  }
   const Call* call = as<Call>(node);
   return call &&
          (call->function == Function::Floor || call->function == Function::Ceil || call->function == Function::Round);

@@ -23,7 +23,8 @@ namespace {
 
 constexpr i64 kOldestOpset = 1, kNewestOpset = 24;
 constexpr std::size_t kMostProblems = 50;
-constexpr i64 kMostNodes = 100'000;  // with those of functions and branches, wherever they stand
+constexpr i64 kMostNodes = 100'000;              // with those of functions and branches, wherever they stand
+constexpr std::size_t kMostMadeNodes = 300'000;  // operators of the graph
 constexpr std::size_t kMostMadeData = std::size_t{256} << 20;  // bytes of constants that no file holds
 
 class ModelImport {
@@ -132,6 +133,10 @@ class ModelImport {
     if (++nodes_ > kMostNodes) {
       is_too_large_ = true;
       return problem(cat("it has more than ", kMostNodes, " nodes, with those of functions and branches"));
+    }
+    if (builder_.node_count() > kMostMadeNodes) {
+      is_too_large_ = true;
+      return problem(cat("its nodes become more than ", kMostMadeNodes, " operators"));
     }
     auto unknown = std::ranges::find_if(node.input(),
                                         [&](const std::string& name) { return !name.empty() && !values_.count(name); });

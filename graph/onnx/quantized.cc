@@ -103,25 +103,27 @@ void matmul_integer(NodeImport& node) {
   node.result(0, product(node, a, b));
 }
 
-// Sums of products brought to the scale of the result. The numbers are those of inputs.
+// Sums of products brought to the scale of the result. The numbers are those of inputs; `a_axis` is that of the first
+// operand's scales in the result.
 void requantized(NodeImport& node, ValueId sums, std::size_t a_scale, std::size_t b_scale, std::size_t scale,
-                 std::size_t zero, i64 axis) {
+                 std::size_t zero, i64 a_axis, i64 axis) {
   ValueId x = node.cast(sums, DType::F32);
-  x = node.add("multiply", {}, {x, spread(node, node.cast(node.input(a_scale), DType::F32), x, axis)});
+  x = node.add("multiply", {}, {x, spread(node, node.cast(node.input(a_scale), DType::F32), x, a_axis)});
   x = node.add("multiply", {}, {x, spread(node, node.cast(node.input(b_scale), DType::F32), x, axis)});
   node.result(0, quantized(node, x, node.input(scale), node.input(zero), axis));
 }
 
 void qlinear_matmul(NodeImport& node) {
   auto [a, b] = centred_operands(node, 0, 2, 3, 5, -2, -1);
-  requantized(node, product(node, a, b), 1, 4, 6, 7, -1);
+  i64 rows = node.rank(node.input(3)) == 1 ? -1 : -2;  // of the result
+  requantized(node, product(node, a, b), 1, 4, 6, 7, rows, -1);
 }
 
 void qlinear_conv(NodeImport& node) {
   auto [x, weights] = centred_operands(node, 0, 2, 3, 5, 0, 0);
   ValueId sums = convolution(node, x, weights);
   if (node.has_input(8)) sums = node.add("add", {}, {sums, spread(node, node.input(8), sums, 1)});
-  requantized(node, sums, 1, 4, 6, 7, 1);
+  requantized(node, sums, 1, 4, 6, 7, 1, 1);
 }
 
 }  // namespace

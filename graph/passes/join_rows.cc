@@ -1,7 +1,8 @@
-// What follows a product element by element is computed on the product's rows, also where these are parted into several
-// dimensions and joined again for the next product: importing does that to products of batches with one matrix, and
-// models do it themselves. The two shapes are views of each other, and a view between a product and its epilogue would
-// keep these apart.
+// A product of a batch with one matrix that is repeated becomes one of rows, as importing makes it where the file does
+// not repeat it. What follows a product element by element is computed on the product's rows, also where these are
+// parted into several dimensions and joined again for the next product: importing does that to products of batches with
+// one matrix, and models do it themselves. The two shapes are views of each other, and a view between a product and its
+// epilogue would keep these apart.
 #include <algorithm>
 #include <optional>
 
@@ -20,7 +21,10 @@ class JoinRows {
 
   Graph run() {
     for (const Node& node : graph_.nodes) {
-      if (parts_rows(node)) {
+      if (std::optional<ValueId> matrix = common_matrix(node)) {
+        rows_[node.outputs[0]] = copy_.add("matmul", node.arguments, {rows(node.inputs[0]), whole(*matrix)},
+                                           graph_.values[node.outputs[0]].name);
+      } else if (parts_rows(node)) {
         rows_[node.outputs[0]] = whole(node.inputs[0]);
       } else if (node.op == "reshape" && rows_[node.inputs[0]] && is_rows_of(node.outputs[0], node.inputs[0])) {
         copy_.set(node.outputs[0], *rows_[node.inputs[0]]);
@@ -39,6 +43,16 @@ class JoinRows {
 
  private:
   const Ints& shape(ValueId value) const { return graph_.values[value].type.shape; }
+
+  // The right operand of a product with several dimensions of rows, if it is the same matrix for all of them.
+  std::optional<ValueId> common_matrix(const Node& node) const {
+    if (node.op != "matmul" || shape(node.outputs[0]).size() < 3) return std::nullopt;
+    const Node* maker = makers_[node.inputs[1]];
+    if (!maker || maker->op != "broadcast" || shape(maker->inputs[0]).size() != 2) return std::nullopt;
+    const Ints &matrix = shape(maker->inputs[0]), &wide = shape(node.inputs[1]);
+    bool is_whole = std::equal(matrix.begin(), matrix.end(), wide.end() - 2);
+    return is_whole ? std::optional(maker->inputs[0]) : std::nullopt;
+  }
 
   // Has the first value the rows of the second one, as a matrix?
   bool is_rows_of(ValueId matrix, ValueId value) const {

@@ -175,7 +175,7 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
 }
 
 // What stands in front of what the steps' child hands over.
-constexpr char kArray = 1, kProblem = 0;  // the text of a problem goes to the end
+constexpr char kArray = 1, kProblem = 0, kDone = 2;  // the text of a problem goes to the end
 
 // In the child.
 int hand_over_outputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
@@ -193,7 +193,7 @@ int hand_over_outputs(const ModelLibrary& model, const std::vector<HostArray>& i
       if (!hand_over(text.data(), text.size())) return 1;
     }
   }
-  if (steps.problem().empty()) return 0;
+  if (steps.problem().empty()) return hand_over(&kDone, 1) ? 0 : 1;
   std::string text = kProblem + steps.problem();
   hand_over(text.data(), text.size());
   return 1;
@@ -411,8 +411,8 @@ std::optional<HostArray> StepOutputs::next(std::string& error) {
 
 bool StepOutputs::end(std::string& error) {
   char kind = kProblem;
-  child_.take(&kind, 1);  // of a problem, in front of its text
-  std::string problem = problem_of(child_.finish(), 0);
+  bool is_done = child_.take(&kind, 1) && kind == kDone;  // else of a problem, in front of its text
+  std::string problem = problem_of(child_.finish(), is_done ? 0 : 1);
   if (!problem.empty()) error = problem;
   return problem.empty();
 }

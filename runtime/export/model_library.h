@@ -64,7 +64,7 @@ struct StepOutput {
   i64 rows = 1, pitch = 0;           // that it lies in, and the bytes from the begin of one to that of the next
 };
 // What such buffers hold directly behind their steps, which run once, in order. A step waits until what those before it
-// gave was taken, so that of all results one is in memory at a time. Not of libraries for devices.
+// gave was taken, so that no more than two results are in memory at a time. Not of libraries for devices.
 class StepOutputs {
  public:
   // Begins to run the steps. `wanted` is in their order.

@@ -106,6 +106,7 @@ class KernelJudge {
     reference_ = &at->second;
     if (is_new) at->second = {build_reference(program, host_target(), runner_.compiler()), tolerance_of(program)};
     if (!reference_->built.kernel) return error = reference_->built.problem, false;
+    results_.clear();  // not in memory together with the next ones
     std::optional<ReferenceRunner::Results> results = runner_.run(*reference_->built.kernel, operands, error);
     if (results) results_ = std::move(*results);
     return results.has_value();

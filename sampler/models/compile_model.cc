@@ -164,7 +164,7 @@ class Planner {
     auto [storage, least] = place_values(list, successors(index_of), alignment_for(target_));
     if (is_device(target_)) {
       // There a kernel whose buffers may overlap reads less ahead: that has to save memory.
-      StoragePlan apart = place_values(list, {}, alignment_for(target_)).storage;
+      StoragePlan apart = plan_memory(list, alignment_for(target_));
       if (apart.bytes <= storage.bytes) storage = std::move(apart);
     }
     for (const auto& [value, index] : index_of) places_[value] = {ModelPlace::Where::Memory, storage.offsets[index]};

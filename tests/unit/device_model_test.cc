@@ -216,7 +216,7 @@ TEST_F(OpenClModel, AResultIsWrittenOverAnOperandThatNobodyReadsAgain) {
   EXPECT_FALSE(is_wrong(model, model.plan));
 }
 
-TEST_F(OpenClModel, AnOperandThatIsReadAgainIsNotOverwritten) {
+TEST_F(OpenClModel, StepsInAnotherOrderThanThatOfPlacesAreNoticed) {
   Compiled model = compiled(mapped(), TargetKind::OpenCl);
   ASSERT_TRUE(model.plan.model);
   std::vector<ModelStep>& steps = model.plan.model->steps;
@@ -236,6 +236,7 @@ TEST_F(OpenClModel, BuffersAreApartWhereThatTakesNoMoreMemory) {
     for (const Overwrite& pair : model.plan.tasks[step.task].kernel.manifest.overwrites) {
       ++allowed;
       EXPECT_FALSE(is_in_place(step, pair)) << step.name;
+      EXPECT_NE(model.plan.tasks[step.task].kernel.code.find(" restrict "), std::string::npos) << step.name;
     }
   }
   EXPECT_GT(allowed, 0);

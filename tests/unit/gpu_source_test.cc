@@ -75,6 +75,12 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
   EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = "
                       "X[i] / 3.0 } } }\n"),
             0u);
+  // A place that is chosen by comparing quotients, as the box that another one hides.
+  std::string chosen =
+      "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = f32(if X[i] / Y[i] > 0.5 then i64(1) else i64(2)) "
+      "} }\n";
+  EXPECT_EQ(quotients(chosen), 0u);
+  EXPECT_EQ(quotients(one("if X[i] / Y[i] > 0.5 then X[i] else Y[i]")), 1u);
   std::string apart = "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = X[i] / Y[i] } }\n";
   EXPECT_EQ(quotients(apart + one("N[i]")), 1u);
   EXPECT_EQ(quotients(apart + one("floor(N[i])")), 0u);

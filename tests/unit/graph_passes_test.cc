@@ -385,6 +385,18 @@ TEST(JoinRows, ReshapesBetweenAProductAndItsEpilogueAreNotInTheWay) {
   expect_same(*evaluate(original, inputs, error), run_groups(graph, fused, inputs), to_string(graph));
 }
 
+TEST(JoinRows, AMatrixThatIsRepeatedForABatchIsOne) {
+  Builder b;
+  ValueId x = b.input({2, 3, 5, 8});
+  ValueId repeated = b.add("broadcast", {{"R", Ints{2, 3, 8, 4}}}, {b.constant({8, 4})});
+  Graph original = b.finish(b.add("matmul", {}, {x, repeated})), graph = remove_unused(join_rows(original));
+  EXPECT_TRUE(std::ranges::none_of(graph.nodes, [](const Node& node) { return node.op == "broadcast"; }))
+      << to_string(graph);
+  std::vector<HostArray> inputs{counted({2, 3, 5, 8}, 0.1)};
+  std::string error;
+  expect_same(*evaluate(original, inputs, error), run_groups(graph, fuse(graph), inputs), to_string(graph));
+}
+
 // Heads of an attention are parts of rows: products read them where they are.
 TEST(Fusion, ASliceInAnotherShapeIsReadInPlace) {
   Builder b;

@@ -58,6 +58,15 @@ TEST_F(HostileOnnx, AMillionNodes) {
   EXPECT_NE(imported(one(nodes, {2})).find("more than 100000 nodes"), std::string::npos);
 }
 
+// Each of these becomes more than a thousand.
+TEST_F(HostileOnnx, NodesThatBecomeManyOperators) {
+  std::string weights = longs("most", {2048}), nodes;
+  for (int i = 0; i < 1000; ++i) nodes += part(1, node("NonMaxSuppression", {"x", "s", "most"}, {cat("y", i)}));
+  std::string text = model(nodes + part(2, "g") + weights + part(11, value_info("x", DType::F32, {1, 2000, 4})) +
+                           part(11, value_info("s", DType::F32, {1, 1, 2000})) + part(12, test::untyped("y0")));
+  EXPECT_NE(imported(text).find("its nodes become more than 300000 operators"), std::string::npos);
+}
+
 TEST_F(HostileOnnx, InputsOfMoreElementsThanCanBe) {
   std::string nodes = part(1, node("Exp", {"x"}, {"y"}));
   EXPECT_EQ(imported(one(nodes, {i64{1} << 62, 4})),

@@ -123,6 +123,20 @@ class OnnxOperators : public testing::Test {
   }
 };
 
+// As many rows as columns, so that either could have the scales.
+TEST_F(OnnxOperators, RowsOfAQuantizedProductHaveScalesOfTheirOwn) {
+  auto scales = [](const std::vector<double>& values) {
+    return typed(DType::F32, {static_cast<i64>(values.size())}, values);
+  };
+  Operand one = typed(DType::F32, {}, {1}), zero = typed(DType::I8, {}, {0});
+  expect({"QLinearMatMul",
+          21,
+          "",
+          {typed(DType::I8, {2, 2}, {1, 2, 3, 4}), scales({1, 2}), zero, typed(DType::I8, {2, 2}, {1, 0, 0, 1}),
+           scales({1, 5}), zero, one, zero}},
+         {2, 2}, {1, 10, 6, 40});
+}
+
 // With biases, initial states and peepholes.
 TEST_F(OnnxOperators, LstmInAllDirections) {
   expect({"LSTM",
