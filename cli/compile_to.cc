@@ -11,12 +11,12 @@
 #include "cli/open_graph.h"
 #include "cli/stored.h"
 #include "dsl/base/text.h"
-#include "graph/passes/passes.h"
 #include "graph/shared_constants.h"
 #include "runtime/console/output.h"
 #include "runtime/export/export_device_model.h"
 #include "runtime/measure/machine_probe.h"
 #include "sampler/models/compile_model.h"
+#include "sampler/tasks/drafted_layouts.h"
 
 namespace tw::cli {
 namespace {
@@ -68,7 +68,7 @@ std::optional<std::vector<OpenedModel>> open_all(const CompileChoices& choices,
   for (graph::Graph& from : imported) {
     if (*precision != DType::F32 && !has_floats(from))
       return say(cat("--precision ", choices.precision, ": ", choices.file, " computes nothing in f32")), std::nullopt;
-    graph::Graph graph = graph::simplified(from, rewrites->modules(), *precision);
+    graph::Graph graph = simplified_for(from, *target, rewrites->modules(), *precision);
     constants.share(graph);
     ModelTasks tasks = model_tasks(graph, *target, names);
     models.push_back({std::move(from), std::move(graph), *precision, *target, std::move(tasks)});

@@ -7,9 +7,9 @@
 #include "cli/interrupt.h"
 #include "dsl/base/text.h"
 #include "graph/import_onnx.h"
-#include "graph/passes/passes.h"
 #include "runtime/console/output.h"
 #include "sampler/models/whole_model.h"
+#include "sampler/tasks/drafted_layouts.h"
 
 namespace tw::cli {
 namespace {
@@ -24,7 +24,8 @@ std::optional<WholeModelTimes> times_of(const ListedModel& model, Database& data
   auto imported = graph::import_onnx(model.path, how);
   if (auto* problems = std::get_if<graph::ImportProblems>(&imported))
     return error = join(problems->lines, "; "), std::nullopt;
-  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites.modules(), model.precision);
+  graph::Graph graph =
+      simplified_for(std::get<graph::Graph>(imported), model.target, rewrites.modules(), model.precision);
   return time_whole_model(graph, model_tasks(graph, model.target),
                           {.library = "model",
                            .target = model.target,

@@ -1,11 +1,10 @@
-// Layouts are followed from the convolutions on: a value that one of them makes has its channels last, operators that
-// work element by element take their operands that way, and a transposition is added only where somebody needs the
-// other order.
+// Windows with their channels last: a value that one of them makes has its channels last, operators that work element by
+// element take their operands that way, and a transposition is added only where somebody needs the other order. Which
+// windows and followers do so may have been chosen (layouts.h); else all of them do.
 #include <algorithm>
-#include <map>
 #include <optional>
 
-#include "graph/node_form.h"
+#include "graph/passes/layouts.h"
 #include "graph/passes/orders.h"
 #include "graph/passes/passes.h"
 
@@ -14,68 +13,38 @@ namespace {
 
 using Ints = std::vector<i64>;
 
-// Where dimension d of N, C, D1, D2, ... stands in N, D1, D2, ..., C.
-i64 last_place(i64 d, i64 rank) { return d == 0 ? 0 : d == 1 ? rank - 1 : d - 1; }
-
-Ints to_last(i64 rank) {
-  Ints order{0};
-  for (i64 d = 2; d < rank; ++d) order.push_back(d);
-  order.push_back(1);
-  return order;
-}
-Ints from_last(i64 rank) {
-  Ints order{0, rank - 1};
-  for (i64 d = 1; d + 1 < rank; ++d) order.push_back(d);
-  return order;
-}
-
-// Operators that do the same in any order of dimensions, and which of their arguments name dimensions or have a number
-// for each.
-struct Arguments {
-  std::vector<std::string> axis, for_each;
-};
-const std::map<std::string, Arguments>& movable() {
-  static const std::map<std::string, Arguments> table = {
-      {"concat", {{"axis"}, {}}},
-      {"pad", {{}, {"before", "after"}}},
-      {"pad_edge", {{}, {"before", "after"}}},
-      {"slice", {{}, {"start", "step", "R"}}},
-      {"softmax", {{"axis"}, {}}},
-      {"log_softmax", {{"axis"}, {}}},
-  };
-  return table;
-}
-
 class ChannelsLast {
  public:
-  explicit ChannelsLast(const Graph& graph)
-      : graph_(graph), copy_(graph), last_(graph.values.size()), makers_(makers_of(graph)) {}
+  // `layouts`: of each node; null = windows have their channels last, and so has what reads such a value and can.
+  ChannelsLast(const Graph& graph, const std::vector<Layout>* layouts)
+      : graph_(graph), layouts_(layouts), copy_(graph), last_(graph.values.size()), makers_(makers_of(graph)) {}
 
   Graph run() {
-    for (const Node& node : graph_.nodes) {
-      if (node.op == "broadcast") continue;  // made in the order in which it is read
-      if (is_window(node))
-        last_[node.outputs[0]] = window(node);
-      else if (has_windows_side_by_side(node))
-        last_[node.outputs[0]] = spread(node);
-      else if (has_last_operand(node) && keeps_order(node))
-        last_[node.outputs[0]] = moved(node);
-      else if (node.op.starts_with("reduce_") && last_[node.inputs[0]])
-        reduction(node);
-      else
-        as_it_is(node);
-    }
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) add(n);
     for (ValueId output : graph_.outputs) plain(output);
     return copy_.finish();
   }
 
  private:
+  void add(std::size_t n) {
+    const Node& node = graph_.nodes[n];
+    if (node.op == "broadcast") return;  // made in the order in which it is read
+    const bool is_chosen = layouts_ && (*layouts_)[n] == Layout::ChannelsLast;
+    const bool may_follow = is_chosen || has_last_operand(node);
+    const LayoutRole role = may_follow || is_window(graph_, node) ? layout_role(graph_, node) : LayoutRole::RowMajor;
+    const bool is_last = is_chosen || !layouts_;
+    if (role == LayoutRole::Window && is_last)
+      last_[node.outputs[0]] = has_windows_side_by_side(graph_, node) ? spread(node) : window(node);
+    else if (role == LayoutRole::Follower && is_last)
+      last_[node.outputs[0]] = node.op.starts_with("reduce_") ? reduced(node) : moved(node);
+    else if (role == LayoutRole::Reducer && has_last_operand(node))
+      copy_.set(node.outputs[0], reduced(node));
+    else
+      as_it_is(node);
+  }
+
   i64 rank(ValueId value) const { return static_cast<i64>(graph_.values[value].type.shape.size()); }
   const std::string& name(ValueId value) const { return graph_.values[value].name; }
-
-  static bool is_window(const Node& node) {
-    return node.op == "conv" || node.op == "max_pool" || node.op == "average_pool";
-  }
 
   ValueId window(const Node& node) {
     std::vector<ValueId> operands{last(node.inputs[0])};
@@ -83,22 +52,8 @@ class ChannelsLast {
     return copy_.add(node.op + "_last", node.arguments, operands, name(node.outputs[0]));
   }
 
-  // A transposed convolution that makes a window of each pixel, none of which overlap?
-  bool has_windows_side_by_side(const Node& node) const {
-    if (node.op != "conv_transposed" || !graph_.values[node.inputs[1]].data) return false;
-    auto all_are = [&](const char* name, i64 number) {
-      return std::ranges::all_of(*integers(node.arguments, name), [&](i64 own) { return own == number; });
-    };
-    const Ints &from = graph_.values[node.inputs[0]].type.shape, &window = graph_.values[node.inputs[1]].type.shape,
-               &strides = *integers(node.arguments, "strides"), &out = *integers(node.arguments, "out");
-    for (std::size_t d = 0; d < strides.size(); ++d) {
-      if (window[d + 2] != strides[d] || out[d] != from[d + 2] * strides[d]) return false;
-    }
-    return integer(node.arguments, "groups") == 1 && all_are("before", 0) && all_are("dilations", 1);
-  }
-
-  // Such a one: a product of each pixel with the weights of all places of the window, and each result goes to its
-  // place.
+  // A transposed convolution with windows side by side: a product of each pixel with the weights of all places of the
+  // window, and each result goes to its place.
   ValueId spread(const Node& node) {
     const Ints &image = graph_.values[node.inputs[0]].type.shape, &weights = graph_.values[node.inputs[1]].type.shape;
     const std::string& of = name(node.outputs[0]);
@@ -129,22 +84,15 @@ class ChannelsLast {
     return std::ranges::any_of(node.inputs, [&](ValueId input) { return last_[input].has_value(); });
   }
 
-  bool keeps_order(const Node& node) const {
-    if (node.outputs.size() != 1 || rank(node.outputs[0]) < 3) return false;
-    auto is_alike = [&](ValueId input) { return rank(input) == rank(node.outputs[0]) || rank(input) == 0; };
-    if (!std::ranges::all_of(node.inputs, is_alike)) return false;
-    return movable().count(node.op) > 0 || form_of(graph_, node).is_elementwise;
-  }
-
   ValueId moved(const Node& node) {
     i64 dims = rank(node.outputs[0]);
     WorkloadArguments arguments = node.arguments;
-    auto known = movable().find(node.op);
+    const PlaceArguments* places = place_arguments(node.op);
     for (WorkloadArgument& argument : arguments) {
-      if (known == movable().end()) break;
-      if (std::ranges::count(known->second.axis, argument.name) > 0)
+      if (!places) break;
+      if (std::ranges::count(places->axis, argument.name) > 0)
         argument.value = last_place(std::get<i64>(argument.value), dims);
-      if (std::ranges::count(known->second.for_each, argument.name) > 0)
+      if (std::ranges::count(places->for_each, argument.name) > 0)
         argument.value = in_order(std::get<Ints>(argument.value), to_last(dims));
     }
     std::vector<ValueId> operands;
@@ -152,29 +100,15 @@ class ChannelsLast {
     return copy_.add(node.op, arguments, operands, name(node.outputs[0]));
   }
 
-  // The dimensions that are left come in the order of the operand.
-  void reduction(const Node& node) {
-    i64 dims = rank(node.inputs[0]);
-    const Ints& axes = *integers(node.arguments, "axes");
-    Ints moved_axes, kept;
-    for (i64 axis : axes) moved_axes.push_back(last_place(axis, dims));
-    for (i64 d : to_last(dims)) {
-      if (std::ranges::count(axes, d) == 0) kept.push_back(d);
-    }
-    i64 left = static_cast<i64>(kept.size());
-    Ints sorted = kept;
-    std::ranges::sort(sorted);
-    bool is_last = left >= 3 && kept == in_order(sorted, to_last(left));
-    if (kept != sorted && !is_last) return as_it_is(node);
+  // Of an operand with its channels last; the dimensions that are left come in that order.
+  ValueId reduced(const Node& node) {
+    Ints moved_axes;
+    for (i64 axis : *integers(node.arguments, "axes")) moved_axes.push_back(last_place(axis, rank(node.inputs[0])));
     WorkloadArguments arguments = node.arguments;
     for (WorkloadArgument& argument : arguments) {
       if (argument.name == "axes") argument.value = moved_axes;
     }
-    ValueId made = copy_.add(node.op, arguments, {last(node.inputs[0])}, name(node.outputs[0]));
-    if (kept == sorted)
-      copy_.set(node.outputs[0], made);
-    else
-      last_[node.outputs[0]] = made;
+    return copy_.add(node.op, arguments, {last(node.inputs[0])}, name(node.outputs[0]));
   }
 
   void as_it_is(const Node& node) {
@@ -219,6 +153,7 @@ class ChannelsLast {
   }
 
   const Graph& graph_;
+  const std::vector<Layout>* layouts_;
   GraphCopy copy_;
   std::vector<std::optional<ValueId>> last_;  // of a value of the old graph, with its channels last
   std::vector<const Node*> makers_;
@@ -226,6 +161,18 @@ class ChannelsLast {
 
 }  // namespace
 
-Graph channels_last(const Graph& graph) { return ChannelsLast(graph).run(); }
+Graph channels_last(const Graph& graph) { return ChannelsLast(graph, nullptr).run(); }
+
+Graph with_layouts(const Graph& graph, const std::vector<Layout>& layouts) {
+  return ChannelsLast(graph, &layouts).run();
+}
+
+Graph in_cheapest_layouts(const Graph& graph, LayoutCosts& costs) {
+  const std::vector<Layout> layouts = cheapest_layouts(graph, costs);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (layouts[n] == Layout::RowMajor && is_window(graph, graph.nodes[n])) return with_layouts(graph, layouts);
+  }
+  return channels_last(graph);
+}
 
 }  // namespace tw::graph

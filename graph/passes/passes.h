@@ -1,5 +1,6 @@
 // Passes over graphs, one file each. Each gives a graph that computes the same, up to rounding.
 #pragma once
+#include "graph/passes/layouts.h"
 #include "graph/rewrites.h"
 
 namespace tw::graph {
@@ -23,6 +24,12 @@ Graph join_transposes(const Graph& graph);
 Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
 Graph channels_last(const Graph& graph);
+// Only those nodes of which `layouts` says so. It has one entry for each node; of nodes that can be in one layout alone
+// it means nothing.
+Graph with_layouts(const Graph& graph, const std::vector<Layout>& layouts);
+// With the layouts of cheapest_layouts(). Where no window is row-major there it is channels_last(), whose transpositions
+// undo those of the graph itself where they can, which costs do not count.
+Graph in_cheapest_layouts(const Graph& graph, LayoutCosts& costs);
 
 // Values between kernels, and weights, in a narrow type, bf16 or f16. Inputs and outputs keep theirs, and kernels
 // compute in f32. What stays f32 says docs/models.md. For a simplified graph; others may come in more kernels than
@@ -30,8 +37,8 @@ Graph channels_last(const Graph& graph);
 Graph narrow_values(const Graph& graph, DType type);
 
 // All of them, in order, behind the rewritings: those of the user first, then those that are built in. With f32 for
-// `precision` all values have the types that they come with.
+// `precision` all values have the types that they come with. Without `costs` all windows have their channels last.
 Graph simplified(const Graph& graph, const std::vector<const RewriteModule*>& rewrites = {},
-                 DType precision = DType::F32);
+                 DType precision = DType::F32, LayoutCosts* costs = nullptr);
 
 }  // namespace tw::graph

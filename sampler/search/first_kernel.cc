@@ -73,14 +73,15 @@ struct Rated {
   double seconds = std::numeric_limits<double>::infinity();
 };
 
-// The first candidates of different loop bodies.
-std::vector<Rated> different_bodies(const CandidateSpace& space, const std::vector<Candidate>& drafts) {
+// The first candidates of so many different loop bodies.
+std::vector<Rated> different_bodies(const CandidateSpace& space, const std::vector<Candidate>& drafts,
+                                    std::size_t count) {
   std::vector<Rated> different;
   each_body(space, drafts, [&](const Candidate& candidate, const Body& own) {
     bool is_known = std::any_of(different.begin(), different.end(),
                                 [&](const Rated& other) { return is_same(own.issued, other.body.issued); });
     if (!is_known) different.push_back({candidate, own});
-    return different.size() < kCompiledDrafts;
+    return different.size() < count;
   });
   return different;
 }
@@ -115,28 +116,60 @@ std::vector<Candidate> preferred_of(const CandidateSpace& space, const std::vect
   return kept;
 }
 
-// The first draft without a time where nothing compiles; there is one.
-Rated fastest_code(const CandidateSpace& space, const std::vector<Candidate>& drafts, const Target& target, int threads,
-                   const std::function<bool()>& stop) {
-  std::vector<std::optional<CodeRater>> raters(static_cast<std::size_t>(std::max(1, threads)));
-  auto rate = [&](std::vector<Rated> rated) {
-    parallel_for(static_cast<int>(rated.size()), static_cast<int>(raters.size()), [&](int item, int thread) {
-      if (stop && stop()) return;
-      std::optional<CodeRater>& rater = raters[static_cast<std::size_t>(thread)];
-      if (!rater) rater.emplace(space, target);
+// Rates by machine code on several threads.
+class CodeRaters {
+ public:
+  CodeRaters(const CandidateSpace& space, const Target& target, int threads, const std::function<bool()>& stop)
+      : space_(space), target_(target), stop_(stop), raters_(static_cast<std::size_t>(std::max(1, threads))) {}
+
+  // With their seconds, the fastest first.
+  std::vector<Rated> rate(std::vector<Rated> rated) {
+    parallel_for(static_cast<int>(rated.size()), static_cast<int>(raters_.size()), [&](int item, int thread) {
+      if (stop_ && stop_()) return;
+      std::optional<CodeRater>& rater = raters_[static_cast<std::size_t>(thread)];
+      if (!rater) rater.emplace(space_, target_);
       Rated& own = rated[static_cast<std::size_t>(item)];
       own.seconds = rater->seconds(own.candidate);
     });
     std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.seconds < b.seconds; });
     return rated;
-  };
-  std::vector<Rated> bodies = rate(different_bodies(space, drafts));
+  }
+
+ private:
+  const CandidateSpace& space_;
+  const Target& target_;
+  const std::function<bool()>& stop_;
+  std::vector<std::optional<CodeRater>> raters_;
+};
+
+// The first draft without a time where nothing compiles; there is one.
+Rated fastest_code(const CandidateSpace& space, const std::vector<Candidate>& drafts, const Target& target, int threads,
+                   const std::function<bool()>& stop) {
+  CodeRaters raters(space, target, threads, stop);
+  std::vector<Rated> bodies = raters.rate(different_bodies(space, drafts, kCompiledDrafts));
   if (bodies.empty() || std::isinf(bodies[0].seconds)) return {drafts[0], {}};
   std::vector<Rated> others;
   for (std::size_t i = 0; i < std::min(bodies.size(), kUnrolledDrafts); ++i)
     std::ranges::move(other_unrollings(space, drafts, bodies[i]), std::back_inserter(others));
-  others = rate(std::move(others));
+  others = raters.rate(std::move(others));
   return !others.empty() && others[0].seconds < bodies[0].seconds ? others[0] : bodies[0];
+}
+
+// The drafts of a search without a model, for one kernel.
+std::vector<Candidate> drafts_of(CandidateSpace& space, const RoundOptions& options, const Rng& rng,
+                                 KnownCandidates& known, SearchStats& stats, const EvolutionOptions& evolution) {
+  Round round{.space = space,
+              .elites = {},
+              .measured = {},
+              .times = {},
+              .model = nullptr,
+              .acquisition = {},
+              .count = 1,
+              .rng = rng,
+              .known = known,
+              .stats = stats,
+              .options = options};
+  return best_drafts(round, evolution);
 }
 
 }  // namespace
@@ -157,22 +190,21 @@ std::optional<Candidate> choose_first_kernel(const CandidateSpace& space, const 
 std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& target, const RoundOptions& options,
                                            const Rng& rng, KnownCandidates& known, SearchStats& stats,
                                            const Preferred& preferred) {
-  Round round{.space = space,
-              .elites = {},
-              .measured = {},
-              .times = {},
-              .model = nullptr,
-              .acquisition = {},
-              .count = 1,
-              .rng = rng,
-              .known = known,
-              .stats = stats,
-              .options = options};
-  std::vector<Candidate> drafts = best_drafts(round, {});
+  std::vector<Candidate> drafts = drafts_of(space, options, rng, known, stats, {});
   double begin = seconds_now();
   std::optional<Candidate> first = choose_first_kernel(space, drafts, target, options.threads, options.stop, preferred);
   stats.first_kernel_seconds += seconds_now() - begin;
   return first;
+}
+
+double estimated_seconds(CandidateSpace& space, const Target& target, const RoundOptions& options, const Rng& rng) {
+  constexpr EvolutionOptions kFew{.population = 48, .draws = 192, .generations = 2};
+  KnownCandidates known;
+  SearchStats stats;
+  std::vector<Candidate> drafts = drafts_of(space, options, rng, known, stats, kFew);
+  std::vector<Rated> rated = CodeRaters(space, target, options.threads, options.stop)
+                                 .rate(different_bodies(space, drafts, kEstimatedDrafts));
+  return rated.empty() ? std::numeric_limits<double>::infinity() : rated[0].seconds;
 }
 
 }  // namespace tw

@@ -9,11 +9,11 @@
 #include "dsl/ir/compare.h"
 #include "dsl/text/workload.h"
 #include "graph/import_onnx.h"
-#include "graph/passes/passes.h"
 #include "rules/lang/rule_modules.h"
 #include "runtime/measure/found_device.h"
 #include "sampler/search/task_memory.h"
 #include "sampler/search/trial.h"
+#include "sampler/tasks/drafted_layouts.h"
 #include "sampler/tasks/list_search.h"
 #include "sampler/tasks/model_tasks.h"
 
@@ -288,7 +288,8 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     return false;
   }
   std::size_t first = out.tasks.size();
-  graph::Graph graph = graph::simplified(std::get<graph::Graph>(imported), rewrites, entry.precision.value);
+  graph::Graph graph =
+      simplified_for(std::get<graph::Graph>(imported), target, rewrites, entry.precision.value);
   for (TuneTask& task : model_tasks(graph, target).tasks) {
     TaskEntry own = entry;
     if (entry.timing.given) task.timing = entry.timing.value;

@@ -1,0 +1,34 @@
+// The choice of layouts by costs: which windows compute on row-major values and which with the channels last, so that
+// their kernels and the transpositions between them take the least time. What costs are is for others to say.
+#pragma once
+#include <vector>
+
+#include "graph/passes/layout_roles.h"
+
+namespace tw::graph {
+
+// Seconds, >= 0; asked for one after the other. The same question has to get the same answer.
+class LayoutCosts {
+ public:
+  virtual ~LayoutCosts() = default;
+  // The kernels of a window by itself, in this layout. Infinity: unknown, or not worth to be tried; the window then has
+  // its channels last. Row-major is asked first.
+  virtual double window(const Graph& graph, const Node& node, Layout layout) = 0;
+  // A transposition of a value between the layouts; `type` is the row-major one.
+  virtual double conversion(const OperandType& type) = 0;
+};
+
+// So many times as long a window has to take with its channels last to be row-major: costs are estimates.
+inline constexpr double kClearlyFaster = 1.25;
+
+// In which layout each node computes. Windows and followers that have a window among what they are made of may have
+// their channels last, all others are row-major. Of all assignments this one costs the least, where row-major windows
+// count kClearlyFaster times, a value with readers in the other layout is transposed once, and inputs and outputs are
+// row-major. Of equally cheap ones it has the most nodes with the channels last. Transpositions of the graph itself are
+// nodes like others: that join_transposes() may find one of them beside one of ours is not counted.
+std::vector<Layout> cheapest_layouts(const Graph& graph, LayoutCosts& costs);
+
+// A window alone, in a graph whose image and result have that layout.
+Graph window_alone(const Graph& graph, const Node& window, Layout layout);
+
+}  // namespace tw::graph
