@@ -1,6 +1,6 @@
-// Windows with their channels last: a value that one of them makes has its channels last, operators that work element by
-// element take their operands that way, and a transposition is added only where somebody needs the other order. Which
-// windows and followers do so may have been chosen (layouts.h); else all of them do.
+// Windows with their channels last: a value that one of them makes has its channels last, operators that work element
+// by element take their operands that way, and a transposition is added only where somebody needs the other order.
+// Which windows and followers do so may have been chosen (layouts.h); else all of them do.
 #include <algorithm>
 #include <optional>
 

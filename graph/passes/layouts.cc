@@ -28,7 +28,10 @@ i64 units(double seconds) { return std::llround(std::clamp(seconds, 0.0, kLonges
 class LayoutCut {
  public:
   LayoutCut(const Graph& graph, LayoutCosts& costs)
-      : graph_(graph), costs_(costs), made_by_(graph.values.size(), kRowMajor), behind_(graph.values.size(), -1),
+      : graph_(graph),
+        costs_(costs),
+        made_by_(graph.values.size(), kRowMajor),
+        behind_(graph.values.size(), -1),
         readers_(graph.values.size()) {}
 
   std::vector<Layout> run() {
@@ -47,8 +50,7 @@ class LayoutCut {
 
   // The point of a node; notes what it reads and makes.
   Point add(const Node& node) {
-    const bool may_follow =
-        std::ranges::any_of(node.inputs, [&](ValueId input) { return behind_[input] >= 0; });
+    const bool may_follow = std::ranges::any_of(node.inputs, [&](ValueId input) { return behind_[input] >= 0; });
     const bool is_known = may_follow || node.op == "broadcast" || is_window(graph_, node);
     const LayoutRole role = is_known ? layout_role(graph_, node) : LayoutRole::RowMajor;
     if (role == LayoutRole::Reducer) return kRowMajor;

@@ -21,11 +21,12 @@ class LayoutCosts {
 // So many times as long a window has to take with its channels last to be row-major: costs are estimates.
 inline constexpr double kClearlyFaster = 1.25;
 
-// In which layout each node computes. Windows and followers that have a window among what they are made of may have
-// their channels last, all others are row-major. Of all assignments this one costs the least, where row-major windows
-// count kClearlyFaster times, a value with readers in the other layout is transposed once, and inputs and outputs are
-// row-major. Of equally cheap ones it has the most nodes with the channels last. Transpositions of the graph itself are
-// nodes like others: that join_transposes() may find one of them beside one of ours is not counted.
+// In which layout each node computes. Windows, and followers with an operand that may have its channels last, have a
+// choice; all others are row-major. Of all assignments this one costs the least, where row-major windows count
+// kClearlyFaster times, a value with readers in the other layout is transposed once (a broadcast: its source), and
+// inputs and outputs are row-major. Of equally cheap ones it has the fewest transpositions, these far behind windows,
+// and then the most nodes with the channels last. Transpositions of the graph itself are nodes like others: that
+// join_transposes() may find one of them beside one of ours is not counted.
 std::vector<Layout> cheapest_layouts(const Graph& graph, LayoutCosts& costs);
 
 // A window alone, in a graph whose image and result have that layout.

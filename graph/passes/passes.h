@@ -27,8 +27,8 @@ Graph channels_last(const Graph& graph);
 // Only those nodes of which `layouts` says so. It has one entry for each node; of nodes that can be in one layout alone
 // it means nothing.
 Graph with_layouts(const Graph& graph, const std::vector<Layout>& layouts);
-// With the layouts of cheapest_layouts(). Where no window is row-major there it is channels_last(), whose transpositions
-// undo those of the graph itself where they can, which costs do not count.
+// With the layouts of cheapest_layouts(). Where no window is row-major there it is channels_last(), whose
+// transpositions undo those of the graph itself where they can, which costs do not count.
 Graph in_cheapest_layouts(const Graph& graph, LayoutCosts& costs);
 
 // Values between kernels, and weights, in a narrow type, bf16 or f16. Inputs and outputs keep theirs, and kernels

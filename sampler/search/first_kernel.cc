@@ -202,8 +202,8 @@ double estimated_seconds(CandidateSpace& space, const Target& target, const Roun
   KnownCandidates known;
   SearchStats stats;
   std::vector<Candidate> drafts = drafts_of(space, options, rng, known, stats, kFew);
-  std::vector<Rated> rated = CodeRaters(space, target, options.threads, options.stop)
-                                 .rate(different_bodies(space, drafts, kEstimatedDrafts));
+  std::vector<Rated> rated =
+      CodeRaters(space, target, options.threads, options.stop).rate(different_bodies(space, drafts, kEstimatedDrafts));
   return rated.empty() ? std::numeric_limits<double>::infinity() : rated[0].seconds;
 }
 

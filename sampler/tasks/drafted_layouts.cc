@@ -28,11 +28,13 @@ bool DraftedLayoutCosts::may_be_row_major(const graph::Graph& graph, const graph
   const i64 elements = graph::elements_of(result);
   if (elements == 0) return false;
   i64 channels = result.shape[1];
-  const i64 pixels = elements / (result.shape[0] * channels), lanes = target_.vector_bits / (8 * bytes_of(result.dtype));
+  const i64 pixels = elements / (result.shape[0] * channels),
+            lanes = target_.vector_bits / (8 * bytes_of(result.dtype));
   const i64 groups = node.op == "conv" ? graph::integer(node.arguments, "groups") : 1;
   const bool is_depthwise = groups == channels && groups == graph.values[node.inputs[0]].type.shape[1];
   if (!is_depthwise) channels /= groups;
-  return lane_use(pixels, std::max<i64>(1, lanes)) > graph::kClearlyFaster * lane_use(channels, std::max<i64>(1, lanes));
+  return lane_use(pixels, std::max<i64>(1, lanes)) >
+         graph::kClearlyFaster * lane_use(channels, std::max<i64>(1, lanes));
 }
 
 double DraftedLayoutCosts::window(const graph::Graph& graph, const graph::Node& node, graph::Layout layout) {

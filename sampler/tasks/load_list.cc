@@ -288,8 +288,7 @@ bool add_model(const TaskEntry& entry, const Target& target, const std::string& 
     return false;
   }
   std::size_t first = out.tasks.size();
-  graph::Graph graph =
-      simplified_for(std::get<graph::Graph>(imported), target, rewrites, entry.precision.value);
+  graph::Graph graph = simplified_for(std::get<graph::Graph>(imported), target, rewrites, entry.precision.value);
   for (TuneTask& task : model_tasks(graph, target).tasks) {
     TaskEntry own = entry;
     if (entry.timing.given) task.timing = entry.timing.value;
