@@ -93,7 +93,7 @@ TEST(RegisterTiling, ImagesArePaddedForSomeChannelsAtATime) {
                                          {"padding", i64{1}}});
   };
   std::string text = space_text(depthwise(1, 7, 64));
-  EXPECT_NE(text.find("compute_at(b_P, j1)"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute_at(b_P, j1"), std::string::npos) << text;
   EXPECT_NE(text.find("transform_layout(b_P, 0, \"write\""), std::string::npos) << text;
   EXPECT_NE(text.find("unroll(ky)"), std::string::npos) << text;
   EXPECT_EQ(space_text(depthwise(1, 30, 64)).find("transform_layout(b_P, 0"), std::string::npos)

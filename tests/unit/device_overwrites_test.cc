@@ -136,9 +136,9 @@ TEST(OverwritingSource, SaysOfTheseBuffersOnlyThatTheyMayOverlap) {
 LoweredProgram in_place(Arena& arena, LoweredProgram program, const Overwrite& pair) {
   Build build{arena};
   const Buffer *x = program.run.arguments[pair.input].buffer, *y = program.run.arguments[pair.output].buffer;
-  const Var* e = build.var(1u << 29, "e");
+  const Var* e = build.var(1u << 16, "e");
   Array<const Expr*> at = arena.list<const Expr*>({e});
-  const Stmt* copied = build.loop(LoopId{1u << 29}, e, elements_of(x), build.store(y, at, build.load(x, at)));
+  const Stmt* copied = build.loop(LoopId{1u << 16}, e, elements_of(x), build.store(y, at, build.load(x, at)));
   program.run.body = build.seq({copied, replace_buffer(arena, program.run.body, x, y)});
   return program;
 }

@@ -320,13 +320,13 @@ TEST(LargeRewrites, WhatIsTriedIsSmall) {
             "the replacement has more than 1048576 elements");
   std::string slow = problem(
       "rewrite r(x: value) { relu(x) -> reduce_max(broadcast(relu(x), R = [100000] + [d for d in x]), axes = [0]) }");
-  EXPECT_NE(slow.find("the replacement: it takes more than 200000 steps"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("it takes more than 200000 steps"), std::string::npos) << slow;
   // What is constant in it counts, too.
   slow = problem(
       "rewrite r(x: value) { x + 0 -> x + reshape(max_pool(reshape(0, R = [1, 1, 1]), window = [300000], strides = "
       "[1], "
       "before = [299999], after = [0], dilations = [1]), R = [1]) }");
-  EXPECT_NE(slow.find("the replacement: it takes more than 200000 steps"), std::string::npos) << slow;
+  EXPECT_NE(slow.find("it takes more than 200000 steps"), std::string::npos) << slow;
 }
 
 TEST(LargeRewrites, StepsOfAllNodesCount) {
