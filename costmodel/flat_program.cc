@@ -79,6 +79,7 @@ void read_annotations(const For* loop, FlatLoop& flat) {
   flat.is_mma = find_mma_mark(loop) != nullptr;
   flat.is_warpgroup_mma = find_annotation(all, kWarpgroupMmaMark) != nullptr;
   flat.is_ahead = integer_annotation(all, kOperandsAheadMark, 0) != 0;
+  flat.is_horizontal = find_annotation(all, "horizontal") != nullptr;
   flat.prefetch = integer_annotation(all, "prefetch", 0);
 }
 

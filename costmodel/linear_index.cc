@@ -56,7 +56,11 @@ void take_modulo(LinearIndex& index, i64 by) {
   for (LinearIndex::Term& term : index.terms()) {
     if (is_multiple(term.coefficient, static_cast<double>(by))) term.coefficient = term.span = 0;
   }
-  limit_span(index, static_cast<double>(by - 1));
+  auto most = static_cast<double>(by - 1);
+  limit_span(index, most);
+  // What moves passes the end and begins anew: all of it lies from 0 to `most`.
+  index.constant -= std::max(0.0, index.highest() - most);
+  index.constant -= std::min(0.0, index.lowest());
 }
 
 bool is_fixed(const LinearIndex& index) {

@@ -18,6 +18,7 @@ constexpr double kReload = 0.4;      // cost of one that a multiplication does, 
 constexpr double kReloading = 1.07;  // what a body takes longer then
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
 constexpr double kScatteredStore = 4;  // of one element, in cycles, where vectors are stored element by element
+constexpr double kTreeStep = 2;        // a shuffle and a sum
 constexpr double kDivision = 8;        // in simple vector operations
 constexpr double kLoopStep = 3;        // instructions of one step of a loop
 constexpr double kLoopEntry = 4;       // cycles around a run of the innermost loop
@@ -119,8 +120,8 @@ StoreProfile StoreProfiler::profile(const FlatProgram& program, const FlatStore&
   count_grid(program, store, uses, out);
   shape_body(program, store, uses, out);
   count_operands(program, store, uses, out);
-  count_instructions(store, out);
-  count_cycles(store, uses.front(), out);
+  count_instructions(program, store, out);
+  count_cycles(program, store, uses.front(), out);
   share_between_threads(program, store, out);
   return out;
 }
@@ -153,7 +154,8 @@ void StoreProfiler::find_roles(const FlatProgram& program, const FlatStore& stor
       const FlatBuffer& buffer = program.buffers[use.buffer];
       return use.moved[p] && buffer.buffer->scope == Scope::Register && p >= program.home_depth(buffer);
     };
-    if (kind == LoopKind::Vectorize)
+    bool is_tree = program.loop_of(store, p).is_horizontal && inner_ < 0;
+    if (kind == LoopKind::Vectorize || is_tree)
       roles_[p] = BodyRole::Vector;
     else if (inner_ < 0 && (kind == LoopKind::Unroll || std::ranges::any_of(uses, is_over_registers)))
       roles_[p] = BodyRole::Unrolled;
@@ -171,10 +173,12 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
   out.waste = 1 - store.share;
   bool target_moves_in_vector = false;
   double lanes = 1, instances = 1, body_runs = 1, spatial = 1;
+  bool is_tree = false;
   for (u32 p = 0; p < store.depth; ++p) {
     double extent = extent_of(program, store, p);
     if (roles_[p] == BodyRole::Vector) {
       lanes *= extent;
+      is_tree |= program.loop_of(store, p).is_horizontal;
       target_moves_in_vector |= target.moved[p] != 0;
     } else if (roles_[p] == BodyRole::Unrolled) {
       instances *= extent;
@@ -191,14 +195,16 @@ void StoreProfiler::shape_body(const FlatProgram& program, const FlatStore& stor
     double columns = columns_of(program, store, roles_);
     double of_a_tile = columns > 0 ? columns / std::ceil(columns / out.lanes) : out.lanes;
     i64 row = target_.has_lane_masks ? 0 : out.is_bound ? 1 : row_of(program, store, uses, roles_);
-    // A sum over the lanes themselves is done one by one.
-    out.vectors = target_moves_in_vector ? vectors_of(out.lanes, columns, full, row) : out.lanes;
+    // A sum over the lanes themselves is done one by one, if not in a tree.
+    bool are_vectors = target_moves_in_vector || is_tree;
+    out.vectors = are_vectors ? vectors_of(out.lanes, columns, full, row) : out.lanes;
+    if (is_tree) out.tree = kTreeStep * std::log2(std::max(2.0, std::min(out.lanes, full)));
     out.lane_use = of_a_tile / (out.vectors * full);
   } else {
     out.lane_use = 1 / full;
   }
   out.instances = instances * out.vectors;
-  out.accumulators = out.accumulates ? spatial * (target_moves_in_vector ? out.vectors : 1) : 0;
+  out.accumulators = out.accumulates ? spatial * (target_moves_in_vector || is_tree ? out.vectors : 1) : 0;
 }
 
 // How each operand reaches the body: instructions, and registers that it holds on to.
@@ -277,21 +283,22 @@ void StoreProfiler::reload_operands(double reused, StoreProfile& out) const {
   out.vector_loads += kReload * reloaded * (rows - 1) * steps;
 }
 
-void StoreProfiler::count_instructions(const FlatStore& store, StoreProfile& out) const {
+void StoreProfiler::count_instructions(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const {
   OpCounts ops = store.ops;
   if (!out.is_bound) {
     // Lowering moves the test outwards and cuts loops at its bounds; only a remainder that tells the rows of a body
     // apart stays in it.
     double tested = 0;
     for (int op = 0; op < kOps; ++op) ops[op] -= store.skip_ops[op], tested += store.skip_ops[op];
-    if (has_tests(store)) out.tests = tested * out.instances / out.vectors;
+    if (has_tests(program, store)) out.tests = tested * out.instances / out.vectors;
   }
   double sums = at(ops, Op::FloatAddSub), products = at(ops, Op::FloatMul), fma = std::min(sums, products);
   double simple = sums + products - 2 * fma + at(ops, Op::FloatCmp) + at(ops, Op::IntAddSub) + at(ops, Op::IntMul) +
                   at(ops, Op::IntCmp) + at(ops, Op::Bool) + at(ops, Op::Select);
   double divisions = at(ops, Op::FloatDivMod) + at(ops, Op::IntDivMod);
   out.fma = fma * out.instances;
-  out.other = (simple + kDivision * divisions + store.math_ops) * out.instances;
+  out.other =
+      (simple + kDivision * divisions + store.math_ops) * out.instances + out.tree * out.instances / out.vectors;
   // Addresses with // and % are worked out one by one.
   out.element_loads += at(store.index_ops, Op::IntDivMod) > 0 && out.lanes == 1 ? 2 * out.instances : 0;
 }
@@ -318,16 +325,33 @@ double StoreProfiler::share_of_runs(const FlatStore& store) const {
   return vanishing * (0.5 + 0.5 * tails * others * store.skip_bounds);
 }
 
-bool StoreProfiler::has_tests(const FlatStore& store) const {
-  return std::any_of(store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders,
-                     [&](const FlatCondition& r) { return moves(r, BodyRole::Unrolled); });
+// Decided when loops are unrolled, as only such loops move it?
+bool StoreProfiler::is_known(const FlatProgram& program, const FlatStore& store, const FlatCondition& condition) const {
+  for (u32 p = 0; p < store.depth; ++p) {
+    bool is_unrolled = roles_[p] == BodyRole::Unrolled || program.loop_of(store, p).kind == LoopKind::Unroll;
+    if (condition.moves[p] && !is_unrolled) return false;
+  }
+  return true;
 }
 
-void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const {
+bool StoreProfiler::has_tests(const FlatProgram& program, const FlatStore& store) const {
+  return std::any_of(
+      store.skip_remainders.begin(), store.skip_remainders.begin() + store.remainders,
+      [&](const FlatCondition& r) { return moves(r, BodyRole::Unrolled) && !is_known(program, store, r); });
+}
+
+void StoreProfiler::count_cycles(const FlatProgram& program, const FlatStore& store, const Use& target,
+                                 StoreProfile& out) const {
   double runs = out.body_runs * (out.is_bound ? 0.5 + 0.5 * store.share : share_of_runs(store));
+  double left = 1;  // of the instances of a body, where it is known which ones are kept out
   for (u32 i = 0; i < store.remainders && !out.is_bound; ++i) {
     const FlatCondition& remainder = store.skip_remainders[i];
-    runs *= moves(remainder, BodyRole::Unrolled) ? 0.5 + 0.5 * remainder.share : remainder.share;
+    if (!moves(remainder, BodyRole::Unrolled))
+      runs *= remainder.share;
+    else if (is_known(program, store, remainder))
+      left *= remainder.share;
+    else
+      runs *= 0.5 + 0.5 * remainder.share;
   }
   if (store.is_init) runs = out.body_runs * store.share;
   double loads = out.vector_loads + out.broadcasts + 1.5 * out.element_loads;
@@ -338,7 +362,7 @@ void StoreProfiler::count_cycles(const FlatStore& store, const Use& target, Stor
   if (out.registers_over > 0) body *= 1.65 + 0.08 * std::min(out.registers_over, 20.0);
   double operations = out.fma + out.other + loads + out.stores;
   if (operations > kLargeBody) body *= 1 + 0.15 * std::log2(operations / kLargeBody);
-  out.compute = runs * body;
+  out.compute = runs * left * body;
   if (out.accumulators > 0) {
     double steps = out.instances / out.accumulators;  // that wait for each other, in one body
     bool is_chained = steps > 1 || (inner_ >= 0 && !target.moved[inner_]);

@@ -27,6 +27,7 @@ struct StoreProfile : CacheLines {
   double lane_use = 1;  // share of the vector lanes that hold something
   double waste = 0;     // share of iterations that predicates keep out
   double tests = 0;     // instructions in one body of a test that stands in it
+  double tree = 0;      // instructions of one sum over the lanes of a vector
   // Cycles.
   double compute = 0, latency = 0, overhead = 0;
   // Reads by how the vectorized loop (or else the innermost one) moves them: side by side, not at all, in steps, by
@@ -69,11 +70,12 @@ class StoreProfiler {
   void count_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                       StoreProfile& out) const;
   void reload_operands(double reused, StoreProfile& out) const;
-  void count_instructions(const FlatStore& store, StoreProfile& out) const;
+  void count_instructions(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;
   bool moves(const FlatCondition& condition, BodyRole role) const;
   double share_of_runs(const FlatStore& store) const;
-  bool has_tests(const FlatStore& store) const;
-  void count_cycles(const FlatStore& store, const Use& target, StoreProfile& out) const;
+  bool is_known(const FlatProgram& program, const FlatStore& store, const FlatCondition& condition) const;
+  bool has_tests(const FlatProgram& program, const FlatStore& store) const;
+  void count_cycles(const FlatProgram& program, const FlatStore& store, const Use& target, StoreProfile& out) const;
   void count_grid(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                   StoreProfile& out) const;
   void share_between_threads(const FlatProgram& program, const FlatStore& store, StoreProfile& out) const;

@@ -84,13 +84,9 @@ TEST(RegisterTiling, GroupsAndPhasesAreLoopsOfTheirOwn) {
 // first cache (32 KiB).
 TEST(RegisterTiling, ImagesArePaddedForSomeChannelsAtATime) {
   auto depthwise = [](i64 n, i64 size, i64 channels, i64 stride = 1) {
-    return workload("depthwise_conv2d", {{"N", n},
-                                         {"H", size},
-                                         {"W", size},
-                                         {"C", channels},
-                                         {"K", i64{3}},
-                                         {"stride", stride},
-                                         {"padding", i64{1}}});
+    return workload(
+        "depthwise_conv2d",
+        {{"N", n}, {"H", size}, {"W", size}, {"C", channels}, {"K", i64{3}}, {"stride", stride}, {"padding", i64{1}}});
   };
   std::string text = space_text(depthwise(1, 7, 64));
   EXPECT_NE(text.find("compute_at(b_P, j1"), std::string::npos) << text;
@@ -98,9 +94,15 @@ TEST(RegisterTiling, ImagesArePaddedForSomeChannelsAtATime) {
   EXPECT_NE(text.find("unroll(ky)"), std::string::npos) << text;
   EXPECT_EQ(space_text(depthwise(1, 30, 64)).find("transform_layout(b_P, 0"), std::string::npos)
       << "32 x 32 pixels of 64 bytes do not fit";
-  OwnedProgram all_channels = workload(
-      "conv2d", {{"N", i64{1}}, {"H", i64{7}}, {"W", i64{7}}, {"CI", i64{8}}, {"CO", i64{64}}, {"K", i64{3}}, {"padding", i64{1}}});
-  EXPECT_EQ(space_text(all_channels).find("transform_layout(b_P, 0"), std::string::npos) << "all columns read one image";
+  OwnedProgram all_channels = workload("conv2d", {{"N", i64{1}},
+                                                  {"H", i64{7}},
+                                                  {"W", i64{7}},
+                                                  {"CI", i64{8}},
+                                                  {"CO", i64{64}},
+                                                  {"K", i64{3}},
+                                                  {"padding", i64{1}}});
+  EXPECT_EQ(space_text(all_channels).find("transform_layout(b_P, 0"), std::string::npos)
+      << "all columns read one image";
   Drawn drawn;
   for (int threads : {1, 2}) {
     check_space(depthwise(2, 5, 20), "depthwise", "cpu", threads, drawn);
@@ -307,8 +309,8 @@ TEST(FewColumns, DrawsComputeTheSame) {
   }
   check_space(workload("dense", {{"M", i64{9}}, {"N", i64{3}}, {"K", i64{20}}}, {"bias", "gelu"}), "bias, gelu", "cpu",
               1, drawn);
-  check_space(workload("dense", {{"M", i64{9}}, {"N", i64{3}}, {"K", i64{20}}, {"T", DType::F16}}), "halves",
-              "cpu", 1, drawn);
+  check_space(workload("dense", {{"M", i64{9}}, {"N", i64{3}}, {"K", i64{20}}, {"T", DType::F16}}), "halves", "cpu", 1,
+              drawn);
   for (i64 stride : {1, 2}) {
     check_space(workload("conv2d", {{"N", i64{1}},
                                     {"H", i64{5}},
