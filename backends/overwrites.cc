@@ -240,13 +240,13 @@ class Overwrites {
   std::vector<Overwrite> pairs_;
 };
 
-// Along which axes of a device's grid several groups (0 to 2) or work-items (3 to 5) take a statement alike.
+// Along which axes of a device's grid several groups (0 to 2) or work-items (3 to 5) do the same in a statement.
 using Alike = std::array<bool, 6>;
 std::size_t number_of(const ThreadAxis& axis) { return static_cast<std::size_t>(axis.dimension + 3 * axis.is_thread); }
 
-// Is there a store to the buffer that is taken by several alike? Groups along an axis do the same where no loop is
-// bound to it. So do work-items in a step with a loop along the axis elsewhere; a step without one is taken by the
-// first alone.
+// Is there a store to the buffer in which several groups or work-items do the same? Groups along an axis do the same
+// where no loop is bound to it. So do work-items in a step that has a loop along the axis elsewhere; a step without
+// one is executed by the first of them alone.
 bool is_stored_alike(const Stmt* s, const Buffer* buffer, Alike alike, bool in_step) {
   if (!in_step && is_step(s)) {
     in_step = true;

@@ -11,8 +11,8 @@ namespace tw {
 // Some pairs that are legal are not found. It is taken for granted that the kernel writes all elements of its outputs.
 std::vector<Overwrite> overwrites_of(const LoweredProgram& program);
 
-// The same of a program for a device, whatever the order of groups and work-items. No pair is found whose output
-// several of these store to alike, or whose types differ: compilers may take it for granted that memory has one type.
+// The same of a program for a device, whatever the order of groups and work-items. Pairs are left out if several of
+// these store the same elements of the output, or if the types differ: compilers may assume that memory has one type.
 std::vector<Overwrite> overwrites_of(const LoweredGpuProgram& program);
 
 }  // namespace tw

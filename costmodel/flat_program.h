@@ -41,7 +41,7 @@ struct FlatLoop {
   bool is_warpgroup_mma = false;  // of one of four warps
   bool is_ahead =
       false;  // whose operands come before the instructions of the step before ("operands_ahead" annotation)
-  bool is_horizontal = false;  // "horizontal" annotation: of a sum of vectors' lanes, in a tree
+  bool is_horizontal = false;  // "horizontal" annotation: it sums the lanes of vectors, in a tree
   int axis = -1;               // of a device's grid: 0, 1, 2 = blockIdx.x, .y, .z; 3, 4, 5 = threadIdx; -1 = none
   // Do threads of a processor share its iterations?
   bool is_shared() const { return kind == LoopKind::Parallel || (axis >= 0 && axis < 3); }

@@ -58,7 +58,7 @@ void take_modulo(LinearIndex& index, i64 by) {
   }
   auto most = static_cast<double>(by - 1);
   limit_span(index, most);
-  // What moves passes the end and begins anew: all of it lies from 0 to `most`.
+  // An index that passes `most` begins at 0 again, so its whole span is moved to lie from 0 to `most`.
   index.constant -= std::max(0.0, index.highest() - most);
   index.constant -= std::min(0.0, index.lowest());
 }

@@ -18,7 +18,7 @@ constexpr double kReload = 0.4;      // cost of one that a multiplication does, 
 constexpr double kReloading = 1.07;  // what a body takes longer then
 constexpr double kFmaPerCycle = 2, kStoresPerCycle = 1, kIssuePerCycle = 5;
 constexpr double kScatteredStore = 4;  // of one element, in cycles, where vectors are stored element by element
-constexpr double kTreeStep = 2;        // a shuffle and a sum
+constexpr double kTreeStep = 2;        // instructions: a shuffle and a sum
 constexpr double kDivision = 8;        // in simple vector operations
 constexpr double kLoopStep = 3;        // instructions of one step of a loop
 constexpr double kLoopEntry = 4;       // cycles around a run of the innermost loop
@@ -325,7 +325,7 @@ double StoreProfiler::share_of_runs(const FlatStore& store) const {
   return vanishing * (0.5 + 0.5 * tails * others * store.skip_bounds);
 }
 
-// Decided when loops are unrolled, as only such loops move it?
+// Is it known when code is made, since nothing but unrolled loops moves it?
 bool StoreProfiler::is_known(const FlatProgram& program, const FlatStore& store, const FlatCondition& condition) const {
   for (u32 p = 0; p < store.depth; ++p) {
     bool is_unrolled = roles_[p] == BodyRole::Unrolled || program.loop_of(store, p).kind == LoopKind::Unroll;
@@ -343,7 +343,7 @@ bool StoreProfiler::has_tests(const FlatProgram& program, const FlatStore& store
 void StoreProfiler::count_cycles(const FlatProgram& program, const FlatStore& store, const Use& target,
                                  StoreProfile& out) const {
   double runs = out.body_runs * (out.is_bound ? 0.5 + 0.5 * store.share : share_of_runs(store));
-  double left = 1;  // of the instances of a body, where it is known which ones are kept out
+  double left = 1;  // share of a body's instances that are left where it is known which ones are kept out
   for (u32 i = 0; i < store.remainders && !out.is_bound; ++i) {
     const FlatCondition& remainder = store.skip_remainders[i];
     if (!moves(remainder, BodyRole::Unrolled))

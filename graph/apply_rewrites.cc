@@ -14,10 +14,10 @@ using Ints = std::vector<i64>;
 
 // One pass over a graph may uncover what another rewriting fits; a set of rewritings that undo each other ends here.
 constexpr int kMostRounds = 8;
-// Nodes for each that there was, and for a graph of few nodes: where rewritings make more, they are applied no more.
+// Nodes for each node at first, and nodes beside these: rewritings are applied no more where a graph has more.
 constexpr std::size_t kMostGrowth = 16, kAlwaysAllowed = 256;
 
-// Of one side of a rewriting that is tried on small operands: elements of all its values, and steps of the interpreter.
+// Limits of one side of a rewriting that is tried: elements of all its values, and steps of the interpreter.
 constexpr i64 kMostTriedElements = 1 << 20, kMostTriedSteps = 200'000;
 
 // A value in the shape of what it replaces, from which it may differ in dimensions of extent 1.

@@ -9,8 +9,8 @@ namespace tw::graph {
 namespace {
 
 // An operator on constants is computed at once if its result has at most kSmall elements, or at most kMostFolded and no
-// more than the largest operand. All operators of a graph take at most the steps that the builder was given:
-// then nothing more is computed but what takes few steps, as shapes do.
+// more than the largest operand. All operators of a graph together take at most the steps that the builder was given:
+// after these only what takes few steps is computed, as shapes do.
 constexpr i64 kMostFolded = 1 << 16, kSmall = 64, kFewSteps = 1000;
 
 constexpr std::string_view kOperatorsFolder = "graph/operators/";
@@ -30,7 +30,7 @@ std::optional<OwnedProgram> program_of(const std::string& op, const WorkloadArgu
   return definition.finish();
 }
 
-// Elements of the buffers that a program fills, of which each takes a step at least.
+// Elements of the buffers that a program fills; each takes at least one step.
 i64 filled_elements(const Program& program, std::size_t operands) {
   i64 elements = 0;
   for (std::size_t i = operands; i < program.params.size(); ++i) elements += elements_of(program.params[i].buffer);

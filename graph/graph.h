@@ -51,7 +51,7 @@ i64 integer(const WorkloadArguments& arguments, const std::string& name);
 // The program of one node on operands X0, X1, ...; nothing, and why in `error`, if the operator does not take them.
 std::optional<OwnedProgram> program_of(const Graph& graph, const Node& node, std::string& error);
 
-// Of the interpreter, for what is constant in one graph: seconds.
+// Steps of the interpreter that computing the constants of one graph may take; they take seconds.
 inline constexpr i64 kMostFoldingSteps = 20'000'000;
 
 // Builds a graph from its inputs on.
@@ -117,7 +117,7 @@ class GraphCopy {
 std::string to_string(const Graph& graph);
 
 // The outputs by the interpreter, slowly; one array for each input, in order. Nothing, and why in `error`, if an
-// operator cannot be computed, as for an index out of bounds, or if all together take more steps of the interpreter.
+// operator cannot be computed, as for an index out of bounds, or if all together take more than `most_steps`.
 std::optional<std::vector<HostArray>> evaluate(const Graph& graph, const std::vector<HostArray>& inputs,
                                                std::string& error, i64 most_steps = i64{1} << 40);
 

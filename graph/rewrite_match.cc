@@ -13,7 +13,7 @@ using Ints = std::vector<i64>;
 
 // Elements of a constant that are compared; one with more is no number.
 constexpr i64 kMostAlike = 4096;
-// Expressions of a pattern that are compared with a value, for one root.
+// Comparisons of an expression of a pattern with a value, for one root.
 constexpr i64 kMostSteps = 20'000;
 
 bool is_commutative(const std::string& op) {
@@ -363,7 +363,7 @@ bool Replacement::is_elementwise(const OperatorCall& call, const std::vector<Val
     std::string error;
     if (!alone.add(call.op, arguments, inputs, "y", error)) continue;
     Graph graph = alone.finish();
-    if (graph.nodes.empty()) return false;  // it was computed at once, as it reads nothing
+    if (graph.nodes.empty()) return false;  // it reads nothing, so it became a constant
     return form_of(graph, graph.nodes[0]).is_elementwise;
   }
   return false;

@@ -36,7 +36,7 @@ struct Match {
 class Matcher {
  public:
   explicit Matcher(const Graph& graph);
-  // Nothing, too, if there are too many ways to try: operands of commutative operators are tried in both orders.
+  // Also nothing if there are too many ways to try: operands of commutative operators are tried in both orders.
   std::optional<Match> match(const Rewrite& rewrite, ValueId root) const;
 
  private:
@@ -60,7 +60,7 @@ class Matcher {
   ValueId without_broadcast(ValueId value) const;
 
   const Graph& graph_;
-  mutable i64 steps_left_ = 0;  // of the match at hand
+  mutable i64 steps_left_ = 0;  // of the current match()
   std::vector<const Node*> makers_;
   mutable std::map<const Node*, bool> elementwise_;  // of nodes that were asked for, which many rewritings are
 };

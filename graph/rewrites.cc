@@ -203,7 +203,7 @@ class ModuleParser {
   }
 
   using Levels = std::map<std::string, int, std::less<>>;  // of parts
-  // A pattern is gone through by calls inside of calls, those of its parts among them.
+  // Matching is recursive, also through the parts of a pattern, so the levels of all together have a limit.
   bool check_levels(const Rewrite& rewrite) {
     Levels levels;
     auto fits = [&](const ast::Expr* e) {

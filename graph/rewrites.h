@@ -69,8 +69,8 @@ RewriteModule parse_rewrites(const Source& source, Diagnostics& diagnostics);
 // Those that are built in.
 const RewriteModule& built_in_rewrites();
 
-// Applies rewritings wherever they fit, the first of a module first, until none does, or until they have made many
-// times as many nodes as there were.
+// Applies rewritings wherever they fit, the first of a module first, until none does, or until the graph has many times
+// as many nodes as at first.
 Graph apply_rewrites(const Graph& graph, const std::vector<const RewriteModule*>& modules);
 
 // Tries a rewriting on random inputs: "" if both sides give the same up to rounding, else what they give, that no

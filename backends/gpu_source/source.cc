@@ -17,7 +17,7 @@ struct Used {
   bool doubles = false, halves = false, whole_numbers = false;
 };
 
-// Does it round a float to a whole number, or choose one by comparing floats?
+// Does it round a float to a whole number, or choose between whole numbers by comparing floats?
 bool makes_whole_number(const Node* node) {
   if (const Cast* cast = as<Cast>(node)) return is_float(cast->value->type.dtype) && !is_float(cast->type.dtype);
   if (const Select* select = as<Select>(node); select && !is_float(select->type.dtype)) {

@@ -22,8 +22,8 @@ Result<Kernel> print_device_source(const LoweredGpuProgram& program, SourceLangu
                                    i64 most_shared_bytes = std::numeric_limits<i64>::max(),
                                    const std::string& gpu = "");
 
-// The text of a printed kernel says (`restrict`) that no two pointers are to the same memory. Takes that back for the
-// buffers of these pairs, which are some of the manifest's.
+// Pointers of a printed kernel are `restrict`: no two are to the same memory. Removes that word from the buffers of
+// these pairs, which have to be among the manifest's overwrites.
 void allow_overwrites(Kernel& kernel, SourceLanguage language, const std::vector<Overwrite>& pairs);
 
 }  // namespace tw

@@ -28,7 +28,7 @@ bool write_all(int to, const char* data, std::size_t bytes) {
       work([to](const void* data, std::size_t bytes) { return write_all(to, static_cast<const char*>(data), bytes); }));
 }
 
-// At most so many bytes, 0 at the end.
+// Reads at most so many bytes; 0 at the end, or if reading fails.
 std::size_t read_some(int from, char* data, std::size_t bytes) {
   ssize_t n;
   do n = read(from, data, std::min(bytes, kMostWritten));
@@ -36,7 +36,7 @@ std::size_t read_some(int from, char* data, std::size_t bytes) {
   return n > 0 ? static_cast<std::size_t>(n) : 0;
 }
 
-// Its status; 0 without a child.
+// Waits for the end of the child; its status, or 0 without a child.
 int wait_for(pid_t child) {
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -15,14 +15,14 @@ struct ForkedAnswer {
   std::string not_started;  // why there is no child; "" if there was one
 };
 
-// A child that hands over bytes while it works. It waits as long as nobody takes them, so that they are never in memory
-// all at once: a pipe holds some 64 KiB.
+// A child that hands over bytes while it works. It waits as long as nobody takes them, so that they need not be in
+// memory all at once: the pipe between holds some 64 KiB.
 class ForkedStream {
  public:
   // False if the bytes could not be handed over.
   using HandOver = std::function<bool(const void* data, std::size_t bytes)>;
-  // Begins the work, whose result is the child's exit code. It sets its own limits (alarm, setrlimit). An exception
-  // that leaves it ends the child by SIGABRT.
+  // Begins the work in a child, whose exit code is what the work returns. The work sets its own limits (alarm,
+  // setrlimit). An exception that leaves it ends the child by SIGABRT.
   explicit ForkedStream(const std::function<int(const HandOver& hand_over)>& work);
   ForkedStream(const ForkedStream&) = delete;
   ForkedStream& operator=(const ForkedStream&) = delete;
@@ -31,11 +31,11 @@ class ForkedStream {
 
   // Waits for so many bytes. False if the child ended before it had handed them over.
   bool take(void* data, std::size_t bytes);
-  // Takes all bytes that are left, as text, and waits for the end of the child. To be called once, at last.
+  // Takes all bytes that are left, as text, and waits for the end of the child. Call it once, after all take().
   ForkedAnswer finish();
 
  private:
-  int from_ = -1;  // to read from
+  int from_ = -1;  // the end of the pipe that is read
   pid_t child_ = -1;
   std::string not_started_;
 };

@@ -8,14 +8,14 @@
 namespace tw::graph::onnx {
 namespace {
 
-constexpr i64 kMostSelected = 2048;  // of a class: each one is an operator of its own
+constexpr i64 kMostSelected = 2048;  // boxes of a class: each becomes an operator of its own
 
 // [batches, boxes, 4] and [batches, classes, boxes]?
 bool fit_together(const std::vector<i64>& boxes, const std::vector<i64>& scores) {
   return boxes.size() == 3 && scores.size() == 3 && boxes[2] == 4 && boxes[0] == scores[0] && boxes[1] == scores[2];
 }
 
-// How many boxes of a class are selected at most; a problem if it is none, or too many.
+// How many boxes of a class can be selected; 0 or too many are a problem of the node.
 i64 most_selected(NodeImport& node, i64 boxes) {
   std::vector<i64> most = node.has_input(2) ? node.known_integers(2) : std::vector<i64>{0};
   if (node.has_failed()) return 0;

@@ -275,7 +275,7 @@ class ModelImport {
   ValueId counted_ = 0;        // the last value whose data is counted
   bool is_too_large_ = false;  // nothing more is imported
   std::map<std::string, ValueId> values_;
-  std::set<ValueId> selections_;  // made by NonMaxSuppression: files declare fewer rows, which depend on data
+  std::set<ValueId> selections_;  // results of NonMaxSuppression: files may declare fewer rows
   std::vector<std::string> problems_;
 };
 

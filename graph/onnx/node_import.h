@@ -141,7 +141,7 @@ ValueId concatenated(NodeImport& node, ValueId a, ValueId b, i64 axis);
 // The elements of X at `index` along one dimension; as GatherElements. Constant indices are checked.
 ValueId gathered(NodeImport& node, ValueId x, ValueId index, i64 axis);
 ValueId gathered_elements(NodeImport& node, ValueId x, ValueId index, i64 axis);
-// As MatMul: vectors are matrices, batches are broadcast. Of rows with one matrix it is a product of two dimensions.
+// As MatMul: vectors are matrices, batches are broadcast. With one right matrix for all rows the rows are joined.
 ValueId product(NodeImport& node, ValueId a, ValueId b);
 
 // ---- data of the file (tensors.cc)

@@ -95,15 +95,16 @@ void einsum(NodeImport& node) {
   node.result(0, axes.empty() ? all : node.add("reduce_sum", {{"axes", axes}}, {all}));
 }
 
-// Is it one matrix for all rows of a left operand? Dimensions of extent 1 before a constant are none. Before values
-// that are computed they stay: heads may share their keys, and fusion finds attention where both products have a batch.
+// Is a right operand one matrix for all rows of the left one? Of a constant, dimensions of extent 1 before the matrix
+// do not count. Of other values they do: heads may share keys, and fusion finds attention if both products have a
+// batch.
 bool is_one_matrix(const NodeImport& node, ValueId b) {
   const Ints shape = node.shape(b);
   bool has_batch = std::any_of(shape.begin(), shape.end() - 2, [](i64 extent) { return extent != 1; });
   return shape.size() == 2 || (!has_batch && node.data(b));
 }
 
-// Rows of a batch, however many dimensions they have, are rows of one matrix: no copy of the right one for each batch.
+// The left operand becomes one matrix of all rows of the batch, so the right one is not copied for each of its places.
 ValueId product_of_joined_rows(NodeImport& node, ValueId a, ValueId b) {
   const Ints left = node.shape(a), right = node.shape(b);
   i64 rows = std::accumulate(left.begin(), left.end() - 1, i64{1}, std::multiplies<>());

@@ -103,8 +103,8 @@ void matmul_integer(NodeImport& node) {
   node.result(0, product(node, a, b));
 }
 
-// Sums of products brought to the scale of the result. The numbers are those of inputs; `a_axis` is that of the first
-// operand's scales in the result.
+// Sums of products brought to the scale of the result. The numbers are those of inputs. Scales of the first operand
+// stand along `a_axis` of the sums, all others along `axis`.
 void requantized(NodeImport& node, ValueId sums, std::size_t a_scale, std::size_t b_scale, std::size_t scale,
                  std::size_t zero, i64 a_axis, i64 axis) {
   ValueId x = node.cast(sums, DType::F32);

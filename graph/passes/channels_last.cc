@@ -1,6 +1,6 @@
 // Windows with their channels last: a value that one of them makes has its channels last, operators that work element
 // by element take their operands that way, and a transposition is added only where somebody needs the other order.
-// Which windows and followers do so may have been chosen (layouts.h); else all of them do.
+// Which windows and followers do so may be chosen before (layouts.h); else all of them do.
 #include <algorithm>
 #include <optional>
 
@@ -15,7 +15,7 @@ using Ints = std::vector<i64>;
 
 class ChannelsLast {
  public:
-  // `layouts`: of each node; null = windows have their channels last, and so has what reads such a value and can.
+  // `layouts`: of each node; null = all windows have their channels last, and so has what reads them, where it can.
   ChannelsLast(const Graph& graph, const std::vector<Layout>* layouts)
       : graph_(graph), layouts_(layouts), copy_(graph), last_(graph.values.size()), makers_(makers_of(graph)) {}
 

@@ -25,8 +25,8 @@ struct Range {
   double magnitude() const { return std::max(std::abs(low), std::abs(high)); }
 };
 
-// One number for all of a value, or one for each place of a dimension: `count` elements of `source`: element 0, then
-// every `apart`-th. Place p has number p / alike % count: dimensions that were joined leave such patterns.
+// One number for all of a value, or one for each place of a dimension. The numbers are `count` elements of `source`:
+// element 0, then every `apart`-th. Place p has number p / alike % count, since dimensions may have been joined.
 struct Numbers {
   ValueId source = 0;
   std::optional<std::size_t> axis;
@@ -154,8 +154,8 @@ class IntegerProducts {
     return std::nullopt;
   }
 
-  // Numbers along a dimension, of which there are several, behind a movement; nothing if they are not those of one
-  // dimension there.
+  // Several numbers along a dimension, as they stand behind a movement; nothing if they are not along one dimension
+  // there.
   std::optional<Numbers> behind(const Node& move, Numbers numbers) const {
     const Ints &from = shape(move.inputs[0]), &to = shape(move.outputs[0]);
     std::size_t& axis = *numbers.axis;
@@ -166,7 +166,7 @@ class IntegerProducts {
       return numbers;
     }
     if (elements_of(graph_.values[move.outputs[0]].type) == 0) return std::nullopt;
-    // Of all elements in order so many in a row have the same number, and all numbers come again after `all` elements.
+    // In row-major order `in_a_row` elements have the same number, and all numbers come again after `all` elements.
     i64 in_a_row = elements_behind(from, axis) * numbers.alike, all = in_a_row * numbers.count;
     for (std::size_t d = 0; d < to.size(); ++d) {
       i64 own = elements_behind(to, d);
@@ -288,7 +288,7 @@ class IntegerProducts {
     Ints parted = wanted, own;
     if (numbers.axis) {
       std::size_t axis = *numbers.axis;
-      if (numbers.count < wanted[axis]) {  // again and again, several in a row
+      if (numbers.count < wanted[axis]) {  // the numbers come several times, each for `alike` places in a row
         parted[axis] = numbers.alike;
         i64 again = wanted[axis] / (numbers.count * numbers.alike);
         parted.insert(parted.begin() + static_cast<std::ptrdiff_t>(axis), {again, numbers.count});

@@ -1,8 +1,7 @@
-// A product of a batch with one matrix that is repeated becomes one of rows, as importing makes it where the file does
-// not repeat it. What follows a product element by element is computed on the product's rows, also where these are
-// parted into several dimensions and joined again for the next product: importing does that to products of batches with
-// one matrix, and models do it themselves. The two shapes are views of each other, and a view between a product and its
-// epilogue would keep these apart.
+// A product of a batch with one matrix that a broadcast repeats becomes a product of two matrices, with all rows of the
+// batch in the left one. What follows a product element by element is computed on the product's rows, also where a
+// reshape parts these into several dimensions and another one joins them for the next product: the import makes such
+// reshapes, and models have them. A reshape between a product and its epilogue would keep these in two kernels.
 #include <algorithm>
 #include <optional>
 

@@ -23,8 +23,8 @@ bool keeps_order(const Graph& graph, const Node& node) {
   return place_arguments(node.op) || form_of(graph, node).is_elementwise;
 }
 
-// The dimensions that are left come in the order of the operand. With the channels last these may be in row-major
-// order, or be a value with the channels last.
+// The dimensions that are left come in the order of the operand. Where that has its channels last, the result is
+// row-major if they are in order, may have its channels last itself, or is neither.
 LayoutRole role_of_reduction(const Graph& graph, const Node& node) {
   const i64 rank = std::ssize(shape_of(graph, node.inputs[0]));
   const Ints& axes = *integers(node.arguments, "axes");

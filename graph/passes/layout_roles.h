@@ -12,7 +12,7 @@ enum class Layout : u8 { RowMajor, ChannelsLast };
 
 // What the layout of its operands means to a node.
 enum class LayoutRole : u8 {
-  Window,    // it has a kernel for each: convolutions, pooling
+  Window,    // it can be computed in either: convolutions, pooling
   Follower,  // it computes the same in either; operands and result have one layout
   Reducer,   // it reads either, and its result is row-major
   Repeater,  // a broadcast: made of its row-major operand in the layout in which it is read
@@ -29,11 +29,12 @@ std::vector<i64> from_last(i64 rank);
 // Where dimension d of a row-major value stands with the channels last.
 i64 last_place(i64 d, i64 rank);
 
-// Which arguments of an operator name dimensions, or have a number for each. It does the same in any order of these.
+// Which arguments of an operator name a dimension (`axis`), or have a number for each (`for_each`). The operator does
+// the same in any order of dimensions.
 struct PlaceArguments {
   std::vector<std::string> axis, for_each;
 };
-// Null of operators that are not the same in any order, or that have no such arguments.
+// Null for operators that do something else in another order, or that have no such arguments.
 const PlaceArguments* place_arguments(const std::string& op);
 
 }  // namespace tw::graph

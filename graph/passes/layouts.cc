@@ -1,6 +1,6 @@
 // With two layouts the cheapest assignment is a minimum cut: nodes on the first side have their channels last, those on
-// the second one are row-major. A value is transposed once, however many read it, and a cut can say so. So it is exact
-// on all graphs, where a dynamic program in the order of the nodes is exact on chains and trees alone.
+// the second one are row-major. A value is transposed once, however many nodes read it; a cut can express that, so it
+// is exact on all graphs. A dynamic program in the order of the nodes is exact on chains and trees alone.
 #include "graph/passes/layouts.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using Ints = std::vector<i64>;
 using Point = MinimumCut::Point;
 
 constexpr Point kLast = MinimumCut::kFirst, kRowMajor = MinimumCut::kSecond;
-constexpr double kUnit = 1e-12;  // seconds: costs are integers, so that no order of sums matters
-constexpr double kLongest = 10;  // seconds; more is no longer
-// Of places for a transposition that cost the same the farthest behind a window is taken, since what follows a window
-// is computed in its kernel. So many units more a transposition of a window's own result counts.
+constexpr double kUnit = 1e-12;  // seconds: costs are integers, so that sums are exact in any order
+constexpr double kLongest = 10;  // seconds; a longer time counts as this one
+// What follows a window is computed in its kernel, so of places for a transposition with the same cost the farthest
+// behind a window is taken: a window's own result costs so many units more, each node behind it one less.
 constexpr i64 kNearest = 64;
 
 i64 units(double seconds) { return std::llround(std::clamp(seconds, 0.0, kLongest) / kUnit); }
@@ -73,7 +73,7 @@ class LayoutCut {
     return kRowMajor;
   }
 
-  // `behind`: so many nodes behind a window.
+  // `behind`: how many nodes it is behind a window.
   Point note(const Node& node, Point point, i64 behind) {
     made_by_[node.outputs[0]] = point;
     behind_[node.outputs[0]] = behind;
@@ -108,7 +108,7 @@ class LayoutCut {
     }
   }
 
-  // Dimensions of extent 1 can stand anywhere.
+  // With one channel or one pixel both layouts have the same elements in the same order.
   i64 conversion(const OperandType& own) {
     const i64 pixels = own.shape[0] * own.shape[1] == 0 ? 0 : elements_of(own) / (own.shape[0] * own.shape[1]);
     return own.shape[1] == 1 || pixels <= 1 ? 0 : units(costs_.conversion(own));

@@ -10,15 +10,15 @@ namespace tw::graph {
 class MinimumCut {
  public:
   using Point = u32;
-  static constexpr Point kFirst = 0, kSecond = 1;  // which stand for the sides
+  static constexpr Point kFirst = 0, kSecond = 1;  // each is always on the side of that name
   // Of an edge that must not be cut. All others together have to cost less.
   static constexpr i64 kNever = std::numeric_limits<i64>::max() / 4;
 
   Point add_point();
-  // What it costs if `from` is on the first side and `to` on the second one; >= 0.
+  // An edge costs so much, >= 0, if `from` is on the first side and `to` on the second one.
   void add_edge(Point from, Point to, i64 cost);
-  // Which points are on the second side. Of several cheapest ways that with the fewest points there. Takes a pass over
-  // all edges for each path that is filled; there are hardly more of these than points. Call it once.
+  // Which points are on the second side; of several cheapest ways the one with the fewest points there. Takes a pass
+  // over all edges for each path that is filled; there are hardly more of these than points. Call it once.
   std::vector<bool> second_side();
 
  private:

@@ -24,11 +24,11 @@ Graph join_transposes(const Graph& graph);
 Graph join_rows(const Graph& graph);
 // Convolutions and pooling with the channels as the last dimension, and with them all that stands between them.
 Graph channels_last(const Graph& graph);
-// Only those nodes of which `layouts` says so. It has one entry for each node; of nodes that can be in one layout alone
-// it means nothing.
+// The same for those nodes alone that have their channels last in `layouts`. It has an entry for each node; entries of
+// nodes that have no choice are ignored.
 Graph with_layouts(const Graph& graph, const std::vector<Layout>& layouts);
-// With the layouts of cheapest_layouts(). Where no window is row-major there it is channels_last(), whose
-// transpositions undo those of the graph itself where they can, which costs do not count.
+// The same with cheapest_layouts(). Where no window is row-major in these it is channels_last(), whose transpositions
+// undo those of the graph itself where they can, which costs do not count.
 Graph in_cheapest_layouts(const Graph& graph, LayoutCosts& costs);
 
 // Values between kernels, and weights, in a narrow type, bf16 or f16. Inputs and outputs keep theirs, and kernels

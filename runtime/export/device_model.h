@@ -74,8 +74,8 @@ static size_t tw_model_piece_bytes(const tw_model* model, size_t piece) {
   return piece < model->input_count ? model->input_bytes[piece] : model->results[piece - model->input_count].bytes;
 }
 
-/* Which argument of a step is the first in the place of this one. Where a result is written over an operand, both are
- * one part: OpenCL leaves open what a kernel reads in a part that it writes to by another one. */
+/* The first argument of the step that has the same place as this one. Where a result is written over an operand, both
+ * are one part: OpenCL does not define what a kernel reads of memory that it writes by another part. */
 static size_t tw_model_first_there(const tw_step* step, size_t argument) {
   const tw_place* place = &step->places[argument];
   size_t first = 0;

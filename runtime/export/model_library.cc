@@ -174,10 +174,10 @@ int time_in_child(const ModelLibrary& model, const std::vector<HostArray>& input
   return 0;
 }
 
-// What stands in front of what the steps' child hands over.
-constexpr char kArray = 1, kProblem = 0, kDone = 2;  // the text of a problem goes to the end
+// The child of the steps hands over such a byte before each array, before the text of a problem, and at the end.
+constexpr char kArray = 1, kProblem = 0, kDone = 2;
 
-// In the child.
+// In the child: all that is wanted.
 int hand_over_outputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
                       const std::vector<StepOutput>& wanted, const ForkedStream::HandOver& hand_over) {
   StepRunner steps(model, inputs, threads);
@@ -293,7 +293,7 @@ std::vector<ModelLibrary> entries_of(const std::string& folder, const boost::jso
   return entries;
 }
 
-// In a child: the caller may catch these, and waits.
+// In a child: the caller may catch these signals, and waits for the child.
 void take_usual_signals() {
   for (int number : {SIGINT, SIGTERM}) signal(number, SIG_DFL);
 }
@@ -411,7 +411,7 @@ std::optional<HostArray> StepOutputs::next(std::string& error) {
 
 bool StepOutputs::end(std::string& error) {
   char kind = kProblem;
-  bool is_done = child_.take(&kind, 1) && kind == kDone;  // else of a problem, in front of its text
+  bool is_done = child_.take(&kind, 1) && kind == kDone;  // else the text of a problem follows
   std::string problem = problem_of(child_.finish(), is_done ? 0 : 1);
   if (!problem.empty()) error = problem;
   return problem.empty();

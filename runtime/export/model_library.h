@@ -63,17 +63,17 @@ struct StepOutput {
   KernelArgument tensor;             // as one piece
   i64 rows = 1, pitch = 0;           // that it lies in, and the bytes from the begin of one to that of the next
 };
-// What such buffers hold directly behind their steps, which run once, in order. A step waits until what those before it
-// gave was taken, so that no more than two results are in memory at a time. Not of libraries for devices.
+// What such buffers hold directly behind their steps, which run once, in order. The next step waits until they were
+// taken, so that no more than two results are in memory at a time. Not of libraries for devices.
 class StepOutputs {
  public:
   // Begins to run the steps. `wanted` is in their order.
   StepOutputs(const ModelLibrary& model, const std::vector<HostArray>& inputs, int threads,
               std::vector<StepOutput> wanted);
 
-  // The next one. Nothing, and why in `error`, if the library failed before it was there.
+  // The next buffer of `wanted`. Nothing, and why in `error`, if the library failed before that was written.
   std::optional<HostArray> next(std::string& error);
-  // To be called once all were taken: false, and why in `error`, if the library failed behind the last one.
+  // Call it when all were taken: false, and why in `error`, if the library failed behind the last one.
   bool end(std::string& error);
 
  private:

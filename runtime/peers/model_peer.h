@@ -51,8 +51,8 @@ class ModelPeer {
                                const std::vector<HostArray>& data, std::size_t outputs);
   // Calls it for about so long, at least once.
   PeerResult<ModelTurn> turn(double seconds);
-  // An output of the latest call; it fails if it has another type or shape. Where i64[n, 3] has fewer rows, the others
-  // are -1, as they are in our results of NonMaxSuppression.
+  // An output of the latest call; it fails if it has another type or shape. An i64[n, 3] may have fewer rows: those
+  // that it lacks are then -1, as in our results of NonMaxSuppression.
   PeerResult<HostArray> output(std::size_t index, DType dtype, const std::vector<i64>& shape);
 
  private:

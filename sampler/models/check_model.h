@@ -14,8 +14,9 @@ std::vector<HostArray> random_inputs(const graph::Graph& graph, u64 seed);
 
 // Gets what a node has made of a value, and may put something else in its place.
 using OnMade = std::function<void(graph::ValueId value, HostArray& made)>;
-// The outputs of the nodes of a graph. Each is rounded to its type, and in memory until the last node that reads it was
-// computed. Nothing, and why in `error`, also if `stop`, which is asked before each node, was true.
+// The outputs of a graph, by its nodes. What a node gives is rounded to its type, and kept in memory until the last
+// node that reads it was computed. Nothing, and why in `error`, also if `stop`, which is asked before each node, was
+// true.
 std::optional<std::vector<HostArray>> reference_outputs(const graph::Graph& graph, const std::vector<HostArray>& inputs,
                                                         std::string& error, const OnMade& on_made = {},
                                                         const std::function<bool()>& stop = {});

@@ -40,7 +40,7 @@ std::vector<Written> written_by(const CheckedRun& run) {
   return out;
 }
 
-// What they hold behind their steps.
+// Begins to run the steps; gives what these buffers hold behind them.
 StepOutputs begin_steps(const CheckedRun& run, const std::vector<Written>& written) {
   std::vector<StepOutput> buffers;
   for (const Written& one : written) buffers.push_back(one.buffer);
@@ -141,7 +141,7 @@ std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, 
                 [&](const Written& one) { return run.tasks.fused.groups[one.buffer.step].copied.has_value(); });
   StepOutputs outputs = begin_steps(run, written);
   StepCheck out;
-  std::string why;  // there are no more of them
+  std::string why;  // outputs.next() gives no more
   auto compare = [&, next = std::size_t{0}](ValueId value, HostArray& made) mutable {
     // Steps run in the order of the nodes that make what they write.
     if (next == written.size() || written[next].value != value || !why.empty()) return;
@@ -165,7 +165,7 @@ std::optional<StepCheck> check_steps(const CheckedRun& run, std::string& error, 
 
 std::optional<StepJudgement> judge_steps(const CheckedRun& run, std::string& error, const std::function<bool()>& stop) {
   std::vector<Written> written = written_by(run);
-  StepOutputs outputs = begin_steps(run, written);  // in a child that is made before there are threads
+  StepOutputs outputs = begin_steps(run, written);  // forks, so before there are threads
   std::unique_ptr<ReferenceRunner> runner = ReferenceRunner::create(error);
   if (!runner) return std::nullopt;
   KernelJudge judge(run.tasks, *runner);

@@ -163,7 +163,7 @@ class Planner {
     }
     auto [storage, least] = place_values(list, successors(index_of), alignment_for(target_));
     if (is_device(target_)) {
-      // There a kernel whose buffers may overlap reads less ahead: that has to save memory.
+      // There loads wait for stores if buffers may overlap, so results in place have to save memory.
       StoragePlan apart = plan_memory(list, alignment_for(target_));
       if (apart.bytes <= storage.bytes) storage = std::move(apart);
     }
@@ -344,7 +344,7 @@ class Kernels {
   KnownPackings packings_;
 };
 
-// Kernels that some step runs with a result in the place of an operand: their sources must allow it.
+// Allows it in the sources of kernels that some step runs with a result in the place of an operand.
 void allow_overwrites(const std::vector<ModelEntry>& entries, SourceLanguage language,
                       std::vector<ExportedTask>& kernels) {
   std::map<std::size_t, std::vector<Overwrite>> used;  // by kernel

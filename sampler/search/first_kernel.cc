@@ -73,7 +73,7 @@ struct Rated {
   double seconds = std::numeric_limits<double>::infinity();
 };
 
-// The first candidates of so many different loop bodies.
+// The first candidates of at most `count` different loop bodies.
 std::vector<Rated> different_bodies(const CandidateSpace& space, const std::vector<Candidate>& drafts,
                                     std::size_t count) {
   std::vector<Rated> different;
@@ -116,7 +116,7 @@ std::vector<Candidate> preferred_of(const CandidateSpace& space, const std::vect
   return kept;
 }
 
-// Rates by machine code on several threads.
+// Estimates candidates by their machine code, on several threads.
 class CodeRaters {
  public:
   CodeRaters(const CandidateSpace& space, const Target& target, int threads, const std::function<bool()>& stop)

@@ -34,9 +34,9 @@ std::optional<Candidate> find_first_kernel(CandidateSpace& space, const Target& 
                                            const Rng& rng, KnownCandidates& known, SearchStats& stats,
                                            const Preferred& preferred = {});
 
-// Seconds of a call of about the first kernel, for comparisons between programs: the least by the machine code among
-// the best drafts of kEstimatedDrafts loop bodies, in a search of a third of the draws. Infinity where there is no
-// draft or none compiles. Of a processor. The same for any number of threads.
+// About the seconds that a call of the first kernel takes, to compare programs for a processor: the least by machine
+// code among the best drafts of kEstimatedDrafts loop bodies, of a smaller search. Infinity where there is no draft or
+// none compiles. The same for any number of threads.
 inline constexpr std::size_t kEstimatedDrafts = 3;
 double estimated_seconds(CandidateSpace& space, const Target& target, const RoundOptions& options, const Rng& rng);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNotTried = std::numeric_limits<double>::infinity();
 
-// The share of lanes that so many elements fill in vectors.
+// The share of lanes that so many elements fill in the vectors that they need.
 double lane_use(i64 count, i64 lanes) {
   const i64 vectors = std::max<i64>(1, (count + lanes - 1) / lanes);
   return static_cast<double>(count) / static_cast<double>(vectors * lanes);
@@ -22,7 +22,7 @@ double lane_use(i64 count, i64 lanes) {
 }  // namespace
 
 bool DraftedLayoutCosts::may_be_row_major(const graph::Graph& graph, const graph::Node& node) const {
-  // Row-major it tests for each pixel which places of the image its windows come from.
+  // Row-major, a kernel of it tests for each pixel which places of the image it comes from.
   if (node.op == "conv_transposed") return false;
   const OperandType& result = graph.values[node.outputs[0]].type;
   const i64 elements = graph::elements_of(result);

@@ -12,12 +12,12 @@ namespace {
 using graph::Definition, graph::GraphBuilder, graph::ValueId;
 using Ints = std::vector<i64>;
 
-// Longer texts are only parsed: the time of making programs is not what is tested here.
+// Longer texts are only parsed, since making their programs takes too long.
 constexpr std::size_t kMostUsed = 4096;
-// One in so many texts is tried by running.
+// Of one in so many texts the first rewriting is proved by running it.
 constexpr std::size_t kTried = 16;
 
-// What some rewriting may fit: a layer normalisation in parts, GELU in parts, powers, sums with numbers.
+// A graph that rewritings may fit: a layer normalisation in parts, GELU in parts, powers, sums with numbers.
 graph::Graph small_graph() {
   GraphBuilder builder("small");
   auto add = [&](const std::string& op, WorkloadArguments arguments, const std::vector<ValueId>& inputs) {
@@ -59,7 +59,7 @@ void use_rewritings(const graph::RewriteModule& module) {
   }
 }
 
-// With all of its inputs, or with those only that have to be there; with attributes as the text has them, or others.
+// `is_whole`: with all inputs and attributes; else only with the inputs that it needs and the default attributes.
 void use_operator(const graph::RewriteModule& module, const graph::OnnxOperator& op, bool is_whole) {
   GraphBuilder builder("own");
   graph::Match given;

@@ -1,4 +1,4 @@
-// The fuzzers' target of files of rewritings and operators of ONNX (graph/rewrites.h), and the files that fuzzers begin
+// A fuzz target for files of rewritings and operators of ONNX (graph/rewrites.h), and the files that fuzzers begin
 // with.
 #pragma once
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tw::fuzz {
 
-// Parses the text. What is short and has no errors is used: its rewritings on a small graph, its operators on small
-// operands; now and then the first rewriting is tried as those of a user are.
+// Parses the text. A short one without errors is used: its rewritings on a small graph, its operators on small
+// operands. For one in 16 texts the first rewriting is proved, as those of a user are.
 void fuzz_rewrites(const std::string& text);
 
 std::vector<std::string> rewrites_seeds();

@@ -371,7 +371,7 @@ TEST(CompileModel, ALibraryThatEndsItsProcessHasFailed) {
   }
 }
 
-// Of three steps the first one gives what no pipe holds, and the last one fails.
+// Results of three steps are larger than a pipe holds, and the last step fails.
 TEST(CompileModel, OutputsOfStepsAreThereUntilOneFails) {
   test::TemporaryDirectory folder;
   auto at = [&](const std::string& name) { return folder.path() + "/" + name; };

@@ -1,4 +1,4 @@
-// What the built-in rule sets do: to every operator of the library, and each rule for processors.
+// What the built-in rule sets do to every operator of the library, and what each rule for processors does.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -297,7 +297,7 @@ TEST(Elements, HaveSpacesWhoseDrawsComputeTheSame) {
   EXPECT_NE(space_text(program_of(kElements, "top")).find("rfactor("), std::string::npos);
 }
 
-// Products and convolutions with fewer columns than the eight lanes of a vector, with and without a tail of the sum.
+// Products and convolutions with fewer columns than a vector has lanes (8), with and without a tail of the sum.
 TEST(FewColumns, DrawsComputeTheSame) {
   Drawn drawn;
   auto product = [](const char* op, i64 m, i64 n, i64 k) { return workload(op, {{"M", m}, {"N", n}, {"K", k}}); };

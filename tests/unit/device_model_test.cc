@@ -176,8 +176,8 @@ bool is_in_place(const ModelStep& step, const Overwrite& pair) {
   return to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at;
 }
 
-// A value of 8 x 64 that a map makes another one of, as large; of both, products are the outputs. Behind the map that
-// of the value is read no more. `wide`: of one of these products, so many columns are a value, too.
+// An 8 x 64 value and its relu, which is as large. Products with each of them are outputs; the value is not read again
+// behind the relu. With `wide`, another product with the relu has so many columns, and two outputs are made of it.
 Graph mapped(i64 wide = 0) {
   Builder b;
   auto product = [&](ValueId x, i64 columns) {
@@ -223,7 +223,7 @@ TEST_F(OpenClModel, StepsInAnotherOrderThanThatOfPlacesAreNoticed) {
   auto map = std::ranges::find_if(
       steps, [&](const ModelStep& step) { return !model.plan.tasks[step.task].kernel.manifest.overwrites.empty(); });
   ASSERT_NE(map, steps.end());
-  std::rotate(steps.begin() + 1, map, map + 1);  // in front of the product that reads the same operand
+  std::rotate(steps.begin() + 1, map, map + 1);  // before the product that reads the overwritten operand
   EXPECT_TRUE(is_wrong(model, model.plan));
 }
 
@@ -243,7 +243,7 @@ TEST_F(OpenClModel, BuffersAreApartWhereThatTakesNoMoreMemory) {
   EXPECT_FALSE(is_wrong(model, model.plan));
 }
 
-// OpenCL defines what a kernel reads of memory that it writes only if both are one memory object. It is given back
+// OpenCL defines what a kernel reads of memory that it also writes only if both are one memory object. That is released
 // once.
 TEST_F(OpenClModel, WhatIsInOnePlaceIsOnePartOfMemory) {
   Compiled model = compiled(mapped(), TargetKind::OpenCl);

@@ -1,5 +1,5 @@
-// Which inputs an output may be written over on devices: by kernels that are written down, and by kernels as the rules
-// draw them, which give the same with one buffer for both. What that changes in their sources.
+// Which inputs an output may be written over on devices: by kernels written by hand, and by kernels drawn from the
+// rules, which give the same with one buffer for both. And what that changes in their sources.
 #include <gtest/gtest.h>
 
 #include "backends/device_form.h"
@@ -20,7 +20,7 @@ namespace {
 
 using Pairs = std::vector<Overwrite>;
 
-// Kernels that make y, the second argument, of x, the first one.
+// Kernels that compute y, the second argument, from x, the first one.
 class DeviceOverwrites : public testing::Test, protected LoweredKit {
  protected:
   Pairs found(const std::vector<const Stmt*>& bodies) { return overwrites_of(kernels(bodies)); }
@@ -80,7 +80,7 @@ TEST_F(DeviceOverwrites, AllKernelsCount) {
   EXPECT_EQ(found({first, of_y}), none_) << "y is read again";
 }
 
-// Of these a single one may overwrite what the others still read.
+// Of several groups or work-items that store the same, one may overwrite what others still read.
 TEST_F(DeviceOverwrites, WhatSeveralTakeAlikeIsRefused) {
   const Buffer *v = argument(DType::F32, 64), *w = output(DType::F32, 64);
   const Stmt* other = bound("blockIdx.y", k_, 8, store(w, build.add(build.mul(i_, 8), k_), load(v, k_)));
@@ -91,7 +91,7 @@ TEST_F(DeviceOverwrites, WhatSeveralTakeAlikeIsRefused) {
   EXPECT_EQ(found({bound("threadIdx.x", j_, 64, build.seq({inside, set(j_, j_)}))}), none_) << "work-items along y";
   const Stmt* apart = bound("threadIdx.x", j_, 64, set(j_, j_));
   const Stmt* both = bound("threadIdx.x", j_, 8, bound("threadIdx.y", k_, 8, store(w, place, load(v, k_))));
-  EXPECT_EQ(found({build.seq({both, apart})}), legal_) << "a step of its own is taken by the first along y";
+  EXPECT_EQ(found({build.seq({both, apart})}), legal_) << "a step without a loop along y is executed once";
 }
 
 TEST_F(DeviceOverwrites, BuffersOfOneTypeOnly) {
@@ -99,7 +99,7 @@ TEST_F(DeviceOverwrites, BuffersOfOneTypeOnly) {
   EXPECT_EQ(found({by_groups(store(z, own(), build.cast(DType::I32, load(x_, own()))))}), none_);
 }
 
-// The words `restrict` of x and y are taken back, in kernels that have them; that of b stays.
+// `restrict` is removed from X and Y, in each kernel that has them; it stays at B and T.
 TEST(OverwritingSource, SaysOfTheseBuffersOnlyThatTheyMayOverlap) {
   OwnedProgram program = test::parsed(R"(program p(X: input f32[64], B: input f32[8], Y: output f32[64]) {
   local T: f32[8]
@@ -130,9 +130,9 @@ TEST(OverwritingSource, SaysOfTheseBuffersOnlyThatTheyMayOverlap) {
   }
 }
 
-// ---- kernels as they are drawn
+// ---- drawn kernels
 
-// The program with y in the place of x, where its input is at first.
+// The program with y in the place of x: first the input is copied there.
 LoweredProgram in_place(Arena& arena, LoweredProgram program, const Overwrite& pair) {
   Build build{arena};
   const Buffer *x = program.run.arguments[pair.input].buffer, *y = program.run.arguments[pair.output].buffer;
@@ -148,8 +148,8 @@ struct DrawnPairs {
   std::set<std::string> inputs;  // that may be overwritten
 };
 
-// Of draws for a workload with these extents. In place they compute the same, and no two work-items or groups touch an
-// element that one of them writes: the interpreter looks for that.
+// The pairs of kernels drawn for a workload with these extents. In place they compute the same, and no two work-items
+// or groups touch an element that one of them writes: the interpreter checks that.
 DrawnPairs drawn_pairs(const std::string& set, const std::string& name, i64 rows, i64 columns) {
   Target target = set == "cuda" ? test::cuda_target() : test::parsed_target(set);
   OwnedProgram made = test::workload(test::kOverwritingWorkloads, name, {{"M", rows}, {"N", columns}});

@@ -274,7 +274,7 @@ TEST(DraftModel, PhasesSkipZeros) {
   EXPECT_LT(2 * one, draft(use, tile("", "x")));
 }
 
-// An odd border moves the zeros by one: as many are left.
+// An odd border moves the zeros by one; there are as many as before.
 TEST(DraftModel, ZerosCountWhereverTheyBegin) {
   auto draft_of = [](int window, int padding) {
     return draft(cat("conv2d_transposed(N = 1, H = 16, W = 16, CI = 64, CO = 32, K = ", window,
@@ -289,8 +289,8 @@ TEST(DraftModel, ZerosCountWhereverTheyBegin) {
   EXPECT_LT(odd, 1.5 * even);
 }
 
-// Three columns of a transposed convolution by vectors of the sum, 4 rows of both phases: 85 us, of which the sums of
-// lanes take a fifth (Zen 3). A tile of 12 rows by one vector of columns takes 226.
+// A transposed convolution to 3 columns. With vectors along the sum and tiles of 4 rows, 2 of each phase, it takes 85
+// us, a fifth of it for the sums of lanes (Zen 3). With tiles of 12 rows by one vector of columns it takes 226 us.
 TEST(DraftModel, FewColumnsInVectorsOfTheSum) {
   const char* use = "conv2d_transposed(N = 1, H = 32, W = 32, CI = 64, CO = 3, K = 4, stride = 2, padding = 1)";
   std::string begin =

@@ -21,7 +21,7 @@ std::string pattern(std::size_t bytes) {
   return text;
 }
 
-// More than a pipe holds, in pieces that are not those in which it is handed over.
+// More than a pipe holds, taken in other pieces than those that were handed over.
 TEST(ForkedStream, BytesComeInOrder) {
   const std::string text = pattern(3'000'000);
   ForkedStream child([&](const HandOver& hand_over) {
@@ -38,7 +38,7 @@ TEST(ForkedStream, BytesComeInOrder) {
   EXPECT_EQ(answer.not_started, "");
 }
 
-// Of pieces of 1 MiB the one in the pipe and the one behind it are made before they are asked for.
+// When a piece of 1 MiB is taken, the child has made at most two more: the one in the pipe and the one that waits.
 TEST(ForkedStream, AChildWaitsAsLongAsNobodyTakes) {
   void* shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);

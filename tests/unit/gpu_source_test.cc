@@ -75,7 +75,7 @@ TEST(GpuSource, QuotientsAreFastWhereNobodyRoundsThem) {
   EXPECT_EQ(quotients("  bind blockIdx.x for i in 16 { vectorize for v in 4 { block Z(i: S 64 = i * 4 + v) { Z[i] = "
                       "X[i] / 3.0 } } }\n"),
             0u);
-  // A place that is chosen by comparing quotients, as the box that another one hides.
+  // A whole number that is chosen by comparing quotients.
   std::string chosen =
       "  bind blockIdx.x for i in 64 { block N(i: S 64 = i) { N[i] = f32(if X[i] / Y[i] > 0.5 then i64(1) else i64(2)) "
       "} }\n";

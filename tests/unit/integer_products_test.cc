@@ -377,7 +377,7 @@ TEST_F(OnnxIntegerProducts, OfMatricesWithScalesForColumns) {
   }
 }
 
-// Rows of a batch are joined for the product: their scales come again and again, or are those of several rows.
+// Rows of a batch are joined for the product: the scales repeat (axis 1), or several rows in a row have one (axis 0).
 TEST_F(OnnxIntegerProducts, OfRowsOfABatchWithScalesOfTheirOwn) {
   for (i64 axis : {0, 1, 2}) {
     const i64 extent = Ints{2, 3, 16}[static_cast<std::size_t>(axis)];
@@ -398,7 +398,7 @@ TEST_F(OnnxIntegerProducts, OfRowsOfABatchWithScalesOfTheirOwn) {
   }
 }
 
-// Three dimensions joined, with the scales of the middle one, and parted in another way.
+// Three dimensions are joined, then split in another way; the scales are those of the middle one.
 TEST(IntegerProducts, ScalesOfADimensionThatWasJoined) {
   auto product = [](const Ints& parted) {
     Builder b;

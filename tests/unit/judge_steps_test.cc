@@ -240,13 +240,13 @@ TEST(JudgeSteps, KernelsOfRandomGraphsAreRight) {
 
 // ---- memory
 
-// What the heap has given out. With a sanitizer's heap 0, so that these tests say nothing there.
+// Bytes that the heap has given out; 0 with a sanitizer's heap, where these tests check nothing.
 i64 bytes_in_use() {
   struct mallinfo2 heap = mallinfo2();
   return static_cast<i64>(heap.uordblks + heap.hblkhd);
 }
 
-// By how much more than before is in use at most, of those times at which it is asked.
+// How much more memory than at first was in use at most, of the times at which ask() was called.
 class Growth {
  public:
   void ask() { most_ = std::max(most_, bytes_in_use() - before_); }
@@ -256,7 +256,7 @@ class Growth {
   i64 before_ = bytes_in_use(), most_ = 0;
 };
 
-// 64 values of 1 MiB, of which every other one is read by nobody.
+// 64 values of 1 MiB; every second one has no reader.
 TEST(CheckMemory, ValuesThatNoNodeReadsAnyMoreAreNotKept) {
   Builder b;
   ValueId x = b.input({512, 512});

@@ -1,5 +1,5 @@
-// The choice of layouts by costs: the cheapest of all assignments, any of which computes the same; and the costs that
-// compiled models have.
+// The choice of layouts by costs: it is the cheapest of all assignments, and each assignment computes the same. And the
+// costs that are used for compiled models.
 #include "graph/passes/layouts.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ using Layouts = std::vector<Layout>;
 
 constexpr double kMicrosecond = 1e-6, kRounding = 1e-8;
 
-// Costs of whole microseconds, by a table that the seed stands for. Some transpositions cost nothing.
+// Random costs of whole microseconds, which follow from the seed. Some transpositions cost nothing.
 class PlantedCosts : public LayoutCosts {
  public:
   explicit PlantedCosts(u64 seed) : seed_(seed) {}
@@ -65,7 +65,7 @@ class Builder : public test::GraphKit {
   ValueId conv_to(ValueId x, i64 channels) { return conv(x, constant({channels, builder.type(x).shape[1], 3, 3})); }
 };
 
-// What an assignment costs, by the words of layouts.h.
+// What an assignment costs, as layouts.h defines it.
 class Assignments {
  public:
   Assignments(const Graph& graph, LayoutCosts& costs) : graph_(graph), costs_(costs), makers_(makers_of(graph)) {
@@ -262,7 +262,7 @@ void expect_same(const Graph& graph, const Graph& made, i64 seed) {
     EXPECT_EQ(graph.values[graph.inputs[i]].type.shape, made.values[made.inputs[i]].type.shape) << "row-major" << what;
 }
 
-// Those that nobody would choose, too: entries of nodes without a choice are drawn as well.
+// Also one that no costs would give: entries of nodes without a choice are drawn, too.
 TEST(Layouts, AnyAssignmentComputesTheSame) {
   test::Seeds seeds = test::seeds_from_environment(200);
   for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
@@ -332,7 +332,7 @@ TEST(Layouts, WhatTranspositionsCostKeepsAWindowRowMajor) {
   EXPECT_EQ(count_of(in_cheapest_layouts(graph, costs), "transpose"), 0);
 }
 
-// What follows a window stays with it, so that it is computed in its kernel.
+// What follows a window keeps its layout, so that it is computed in the window's kernel.
 TEST(Layouts, ATranspositionStandsBehindWhatFollowsAWindow) {
   class FirstRowMajor : public UniformCosts {
    public:
@@ -359,7 +359,7 @@ TEST(Layouts, AWindowAloneHasNoTranspositions) {
   EXPECT_EQ(ops_of(row_major), (std::vector<std::string>{"conv"}));
 }
 
-// Drafts, on a processor with 8 lanes: the same on every machine.
+// The estimates of a processor with 8 lanes, which are the same on every machine.
 class DraftedLayouts : public testing::Test {
  protected:
   static Target target_of_8_lanes() {

@@ -153,7 +153,7 @@ TEST_F(ModelRace, OutputsOfAnotherTypeOrShapeAreRefused) {
   EXPECT_FALSE(peer.value->output(0, DType::I32, {2, 3}));
 }
 
-// Rows of -1 are what libraries leave out of a result of NonMaxSuppression.
+// Libraries leave out the rows of -1 at the end of a result of NonMaxSuppression.
 TEST_F(ModelRace, RowsThatASelectionLacksAreRowsOfMinusOne) {
   auto peer =
       start("openvino", {.output = R"(head -c 24 /dev/zero > "${rest#* }"; echo 'ok {"dtype":"i64","shape":[1,3]}')"});

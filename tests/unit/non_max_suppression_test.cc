@@ -1,5 +1,5 @@
-// NonMaxSuppression: which boxes it selects, against a plain loop over the sorted boxes, and what stands behind them.
-// By the interpreter, with fused nodes, and by kernels.
+// NonMaxSuppression: it selects the boxes that a plain loop over the sorted boxes selects, and the rows behind them are
+// -1. It is run by the interpreter, with fused nodes, and by kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Row = std::array<i64, 3>;  // batch, class, box
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Thresholds that are left out are none.
+// Thresholds without a value are no inputs of the node.
 struct Selection {
   i64 batches = 1, classes = 1, boxes = 1;
   Numbers corners, scores;  // [batches, boxes, 4] and [batches, classes, boxes]
@@ -134,7 +134,7 @@ void expect_rows(const Selection& s, std::vector<Row> wanted, const std::vector<
   EXPECT_EQ(rows_of(found[0]), wanted);
 }
 
-// By the interpreter, each node and then each group of them; and by kernels, which takes longer.
+// Runs each node and then each group of nodes by the interpreter; if `is_compiled`, kernels, too, which takes longer.
 void expect(const Selection& s, const std::vector<Row>& wanted, bool is_compiled) {
   const File file = file_of(s);
   auto made = file.imported();
@@ -289,7 +289,7 @@ TEST_F(NonMaxSuppression, BoxesWithoutAPlaceHideNoneAndAreNotHidden) {
   }
 }
 
-// Whatever rounding makes of the ratio of a box and itself.
+// Even if rounding makes the ratio of a box and itself more than 1.
 TEST_F(NonMaxSuppression, ALimitOfOneHidesNone) {
   Selection s = in_line({0.1, 0.1, 0.1}, {1, 2, 3}, 3, 1);
   for (double& corner : s.corners) corner = corner * 0.7 + 0.3;
@@ -360,7 +360,7 @@ TEST_F(NonMaxSuppression, OperandsThatDoNotFitAreRefused) {
   EXPECT_EQ(problems->lines.at(0), why + "its threshold, input 3, is not one number of type f32");
 }
 
-// Files declare the rows that some data had.
+// Files may declare the number of rows that some data had.
 TEST_F(NonMaxSuppression, TheNumberOfRowsThatAFileDeclaresMayBeAnother) {
   auto declared = [](const Ints& shape) {
     return problem([](Selection&) {}, test::value_info("y", DType::I64, shape));

@@ -1,5 +1,5 @@
-// Products of ONNX files: that rows of a batch times one matrix are one product, and that vectors, batches and matrices
-// of all ranks give what loops give.
+// Products of ONNX files: a batch times one matrix is one product of all rows, and vectors, batches and matrices of all
+// ranks give what loops give.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ TEST_F(OnnxProducts, MatricesOfABatchStayApart) {
   EXPECT_EQ(products({1, 1, 5, 7}, {1, 1, 7, 4}), "[1, 1, 5, 7] * [1, 1, 7, 4]");
 }
 
-// Keys and values that all heads share, and one head of a batch of 1: softmax stands in one batch between the products.
+// Keys and values that all heads share, and one head of a batch of 1: both products keep the batch of the softmax.
 TEST_F(OnnxProducts, AttentionStaysOneKernel) {
   for (i64 heads : {1, 3}) {
     const std::vector<Operand> operands{{"q", numbers(DType::F32, {1, heads, 40, 16})},
@@ -191,7 +191,7 @@ struct Drawn {
   DType result;
 };
 
-// Of up to five dimensions. Each operand has the last ones of a batch, or 1 in the place of some.
+// Operands of up to five dimensions. Each has some of the last dimensions of a batch, some of them with extent 1.
 Drawn drawn(Rng& rng) {
   struct Kind {
     const char* op;

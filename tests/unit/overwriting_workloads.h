@@ -3,7 +3,7 @@
 
 namespace tw::test {
 
-// `map`: over A and B. `residual`: over R. The others: over nothing, since other elements of A are read, too.
+// `map`: over A and B. `residual`: over R. The others: over no input, since other elements of A are read, too.
 inline constexpr const char* kOverwritingWorkloads = R"tw(
 workload map(M: int, N: int) {
   input A: f32[M, N], B: f32[M, N]

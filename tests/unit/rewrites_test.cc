@@ -284,7 +284,7 @@ TEST(LargeRewrites, PartsInsideOfPartsHaveALimit) {
   }
 }
 
-// Each sum of two equal ones fits in two ways, all of which fail at the end.
+// Each sum has two equal operands, so it matches in two ways; all 2^30 of them fail at the end.
 TEST(LargeRewrites, WaysToMatchHaveALimit) {
   constexpr int kSums = 30;
   std::string parameters = "x: value", pattern = "power(x, 77)";
@@ -307,7 +307,7 @@ TEST(LargeRewrites, GraphsGrowUpToALimit) {
   Builder b;
   Graph made = apply_rewrites(b.finish(b.add("relu", {}, {b.input({2, 3})})), {&own.module});
   EXPECT_GT(made.nodes.size(), 64u);
-  EXPECT_LE(made.nodes.size(), 400u);  // 272, the rest of the round, and the last one that was rewritten
+  EXPECT_LE(made.nodes.size(), 400u);  // 16 + 256, and what the round still adds
 }
 
 TEST(LargeRewrites, WhatIsTriedIsSmall) {
@@ -321,7 +321,7 @@ TEST(LargeRewrites, WhatIsTriedIsSmall) {
   std::string slow = problem(
       "rewrite r(x: value) { relu(x) -> reduce_max(broadcast(relu(x), R = [100000] + [d for d in x]), axes = [0]) }");
   EXPECT_NE(slow.find("it takes more than 200000 steps"), std::string::npos) << slow;
-  // What is constant in it counts, too.
+  // Constants of the replacement count, too.
   slow = problem(
       "rewrite r(x: value) { x + 0 -> x + reshape(max_pool(reshape(0, R = [1, 1, 1]), window = [300000], strides = "
       "[1], "
@@ -348,7 +348,7 @@ TEST(LargeRewrites, WhatTakesTooManyStepsIsNotBegun) {
   EXPECT_NE(error.find("it takes more than 1000 steps"), std::string::npos) << error;
 }
 
-// A float that is replaced by an integer would not be taken by what reads it.
+// What reads a float would not take an integer in its place.
 TEST(Rewrites, TheTypeStays) {
   Parsed own = parsed("rewrite r(x: value) { x * 0 -> cast(x * 0, to = i32) }");
   ASSERT_EQ(own.errors, "");

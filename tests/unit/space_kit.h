@@ -1,4 +1,4 @@
-// Spaces of the built-in rule sets: that their draws compute what the program does, and their text.
+// Checks that draws of the built-in rule sets compute what the program does; spaces as text.
 #pragma once
 #include <gtest/gtest.h>
 
