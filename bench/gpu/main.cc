@@ -211,6 +211,8 @@ std::vector<std::string> parts_of(const Options& options) {
 }
 
 int emulate(const std::string& path) {
+  // Before the emulator runs for minutes.
+  if (!write_file(path, "")) return say(cat(path, " cannot be written")), Wrong;
   std::string error;
   Outputs outputs = emulate_cases(error);
   if (!error.empty()) return say(error), Wrong;

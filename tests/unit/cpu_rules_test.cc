@@ -103,6 +103,12 @@ TEST(RegisterTiling, ImagesArePaddedForSomeChannelsAtATime) {
                                                   {"padding", i64{1}}});
   EXPECT_EQ(space_text(all_channels).find("transform_layout(b_P, 0"), std::string::npos)
       << "all columns read one image";
+  const char* run_time = R"(workload convolution() {
+  input X: f32[7, 7, 8], W: f32[3, 3, 8, 64]
+  P[y: 9, x: 9, c: 8] = if y >= 1 and y < 8 and x >= 1 and x < 8 then X[y - 1, x - 1, c] else 0
+  output Y[y: 7, x: 7, o: 64] = sum(ky: 3, kx: 3, c: 8) P[y + ky, x + kx, c] * W[ky, kx, c, o]
+})";
+  EXPECT_EQ(space_text(program_of(run_time, "convolution")).find("transform_layout(b_P, 0"), std::string::npos);
   Drawn drawn;
   for (int threads : {1, 2}) {
     check_space(depthwise(2, 5, 20), "depthwise", "cpu", threads, drawn);
@@ -297,6 +303,17 @@ TEST(Elements, HaveSpacesWhoseDrawsComputeTheSame) {
   EXPECT_NE(space_text(program_of(kElements, "top")).find("rfactor("), std::string::npos);
 }
 
+// The sum reads an operand along two dimensions, as a product of a reshaped one does.
+constexpr const char* kParted = R"(workload parted() {
+  input X: f32[12, 64], B: f32[4, 3, 16]
+  output Y: f32[i: 12, j: 3] = sum(k: 64) X[i, k] * B[k // 16, j, k % 16]
+}
+workload parted_constant() {
+  input X: f32[12, 64]
+  const B: f32[4, 3, 16]
+  output Y: f32[i: 12, j: 3] = sum(k: 64) X[i, k] * B[k // 16, j, k % 16]
+})";
+
 // Products and convolutions with fewer columns than a vector has lanes (8), with and without a tail of the sum.
 TEST(FewColumns, DrawsComputeTheSame) {
   Drawn drawn;
@@ -324,6 +341,7 @@ TEST(FewColumns, DrawsComputeTheSame) {
   }
   for (auto [stride, window] : {std::pair<i64, i64>{1, 3}, {2, 3}, {2, 4}, {3, 4}})
     check_space(transposed_convolution(3, stride, window, 16, 2), cat("transposed by ", stride), "cpu", 2, drawn);
+  for (const char* name : {"parted", "parted_constant"}) check_space(program_of(kParted, name), name, "cpu", 2, drawn);
   EXPECT_GT(drawn.draws, 100);
   EXPECT_EQ(drawn.rejected, 0) << drawn.reasons;
   EXPECT_EQ(drawn.lowered, drawn.draws) << drawn.unlowered;

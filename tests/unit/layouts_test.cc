@@ -264,7 +264,7 @@ void expect_same(const Graph& graph, const Graph& made, i64 seed) {
 
 // Also one that no costs would give: entries of nodes without a choice are drawn, too.
 TEST(Layouts, AnyAssignmentComputesTheSame) {
-  test::Seeds seeds = test::seeds_from_environment(200);
+  test::Seeds seeds = test::seeds_from_environment(40);
   for (i64 seed = seeds.first; seed < seeds.end && !testing::Test::HasFailure(); ++seed) {
     for (auto make : {test::random_graph, test::random_joined_graph}) {
       const Graph graph = make(Rng(static_cast<u64>(seed)));
