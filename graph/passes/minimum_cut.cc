@@ -1,55 +1,46 @@
 #include "graph/passes/minimum_cut.h"
 
-#include <algorithm>
+#include <boost/graph/adjacency_list.hpp>
+#include <boost/graph/edmonds_karp_max_flow.hpp>
 
 namespace tw::graph {
+namespace {
 
-MinimumCut::Point MinimumCut::add_point() {
-  edges_of_.emplace_back();
-  return static_cast<Point>(edges_of_.size() - 1);
-}
+using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
+using Network = boost::adjacency_list<
+    boost::vecS, boost::vecS, boost::directedS,
+    boost::property<boost::vertex_color_t, boost::default_color_type,
+                    boost::property<boost::vertex_predecessor_t, Traits::edge_descriptor>>,
+    boost::property<boost::edge_capacity_t, i64,
+                    boost::property<boost::edge_residual_capacity_t, i64,
+                                    boost::property<boost::edge_reverse_t, Traits::edge_descriptor>>>>;
+
+}  // namespace
 
 void MinimumCut::add_edge(Point from, Point to, i64 cost) {
-  if (from == to || cost == 0) return;
-  edges_of_[from].push_back(static_cast<u32>(edges_.size()));
-  edges_.push_back({to, cost});
-  edges_of_[to].push_back(static_cast<u32>(edges_.size()));
-  edges_.push_back({from, 0});
+  if (from != to && cost > 0) edges_.push_back({from, to, cost});
 }
 
-bool MinimumCut::fill_a_path() {
-  constexpr u32 kNone = std::numeric_limits<u32>::max();
-  std::vector<u32> came_by(edges_of_.size(), kNone);
-  std::vector<Point> queue{kFirst};
-  for (std::size_t next = 0; next < queue.size() && came_by[kSecond] == kNone; ++next) {
-    for (u32 e : edges_of_[queue[next]]) {
-      const Point to = edges_[e].to;
-      if (edges_[e].left == 0 || to == kFirst || came_by[to] != kNone) continue;
-      came_by[to] = e;
-      queue.push_back(to);
-    }
+std::vector<bool> MinimumCut::second_side() const {
+  Network network(points_);
+  auto capacity = boost::get(boost::edge_capacity, network);
+  auto left = boost::get(boost::edge_residual_capacity, network);
+  auto reverse = boost::get(boost::edge_reverse, network);
+  for (const Edge& edge : edges_) {
+    auto there = boost::add_edge(edge.from, edge.to, network).first,
+         back = boost::add_edge(edge.to, edge.from, network).first;
+    capacity[there] = edge.cost, capacity[back] = 0;
+    reverse[there] = back, reverse[back] = there;
   }
-  if (came_by[kSecond] == kNone) return false;
-  auto each_edge = [&](auto visit) {
-    for (Point at = kSecond; at != kFirst; at = edges_[came_by[at] ^ 1].to) visit(came_by[at]);
-  };
-  i64 most = kNever;
-  each_edge([&](u32 e) { most = std::min(most, edges_[e].left); });
-  each_edge([&](u32 e) { edges_[e].left -= most, edges_[e ^ 1].left += most; });
-  return true;
-}
-
-std::vector<bool> MinimumCut::second_side() {
-  while (fill_a_path()) {
-  }
-  // Those from which something could still flow there.
-  std::vector<bool> is_second(edges_of_.size(), false);
+  boost::edmonds_karp_max_flow(network, kFirst, kSecond);
+  // The points from which something could still flow to the second side.
+  std::vector<bool> is_second(points_, false);
   is_second[kSecond] = true;
   std::vector<Point> queue{kSecond};
   for (std::size_t next = 0; next < queue.size(); ++next) {
-    for (u32 e : edges_of_[queue[next]]) {
-      const Point from = edges_[e].to;
-      if (edges_[e ^ 1].left == 0 || is_second[from]) continue;
+    for (auto edge : boost::make_iterator_range(boost::out_edges(queue[next], network))) {
+      const auto from = static_cast<Point>(boost::target(edge, network));
+      if (left[reverse[edge]] == 0 || is_second[from]) continue;
       is_second[from] = true;
       queue.push_back(from);
     }

@@ -1,4 +1,5 @@
-// The cheapest way to part points into two sides (Ford and Fulkerson, 1956; breadth first, Edmonds and Karp, 1972).
+// The cheapest way to part points into two sides: a maximum flow from one side to the other (Ford and Fulkerson, 1956)
+// fills the edges that are cut.
 #pragma once
 #include <limits>
 #include <vector>
@@ -11,25 +12,24 @@ class MinimumCut {
  public:
   using Point = u32;
   static constexpr Point kFirst = 0, kSecond = 1;  // each is always on the side of that name
-  // Of an edge that must not be cut. All others together have to cost less.
+  // The cost of an edge that must not be cut. All other edges together have to cost less.
   static constexpr i64 kNever = std::numeric_limits<i64>::max() / 4;
 
-  Point add_point();
+  Point add_point() { return points_++; }
   // An edge costs so much, >= 0, if `from` is on the first side and `to` on the second one.
   void add_edge(Point from, Point to, i64 cost);
   // Which points are on the second side; of several cheapest ways the one with the fewest points there. Takes a pass
-  // over all edges for each path that is filled; there are hardly more of these than points. Call it once.
-  std::vector<bool> second_side();
+  // over all edges for each path that is filled; there are hardly more of these than points.
+  std::vector<bool> second_side() const;
 
  private:
   struct Edge {
-    Point to;
-    i64 left;  // what can still flow
+    Point from, to;
+    i64 cost;
   };
-  bool fill_a_path();
 
-  std::vector<Edge> edges_;  // each followed by its reverse
-  std::vector<std::vector<u32>> edges_of_ = std::vector<std::vector<u32>>(2);
+  Point points_ = 2;
+  std::vector<Edge> edges_;
 };
 
 }  // namespace tw::graph
