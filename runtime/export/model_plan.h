@@ -27,6 +27,12 @@ struct ModelStep {
   std::vector<ModelPlace> buffers;  // one for each argument of the task's run entry point
 };
 
+// Does the step write this output over this input? Its kernel has to allow the pair.
+inline bool is_in_place(const ModelStep& step, const Overwrite& pair) {
+  const ModelPlace &to = step.buffers[pair.output], &from = step.buffers[pair.input];
+  return to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at;
+}
+
 // An output that nothing computes: an input, a constant, or another output again.
 struct ModelCopy {
   ModelPlace from;

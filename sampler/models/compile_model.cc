@@ -351,9 +351,7 @@ void allow_overwrites(const std::vector<ModelEntry>& entries, SourceLanguage lan
   for (const ModelEntry& entry : entries) {
     for (const ModelStep& step : entry.steps) {
       for (const Overwrite& pair : kernels[step.task].kernel.manifest.overwrites) {
-        const ModelPlace &to = step.buffers[pair.output], &from = step.buffers[pair.input];
-        if (to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at)
-          used[step.task].push_back(pair);
+        if (is_in_place(step, pair)) used[step.task].push_back(pair);
       }
     }
   }

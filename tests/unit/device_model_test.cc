@@ -171,11 +171,6 @@ TEST_F(OpenClModel, EqualWeightsArePackedOnce) {
   EXPECT_FALSE(is_wrong(model, model.plan));
 }
 
-bool is_in_place(const ModelStep& step, const Overwrite& pair) {
-  const ModelPlace &to = step.buffers[pair.output], &from = step.buffers[pair.input];
-  return to.where == ModelPlace::Where::Memory && from.where == to.where && from.at == to.at;
-}
-
 // An 8 x 64 value and its relu, which is as large. Products with each of them are outputs; the value is not read again
 // behind the relu. With `wide`, another product with the relu has so many columns, and two outputs are made of it.
 Graph mapped(i64 wide = 0) {

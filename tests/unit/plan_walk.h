@@ -170,9 +170,8 @@ class PlanWalk {
   // Does a step write this output over this input, as its kernel may?
   bool is_overwritten(const ModelStep& step, std::size_t output, std::size_t input) const {
     const std::vector<Overwrite>& allowed = plan_.tasks[step.task].kernel.manifest.overwrites;
-    const ModelPlace &to = step.buffers[output], &from = step.buffers[input];
-    return std::ranges::count(allowed, Overwrite{output, input}) > 0 && to.where == ModelPlace::Where::Memory &&
-           from.where == to.where && from.at == to.at;
+    const Overwrite pair{output, input};
+    return std::ranges::count(allowed, pair) > 0 && is_in_place(step, pair);
   }
 
   const ExportPlan& plan_;
