@@ -28,7 +28,7 @@ bool write_all(int to, const char* data, std::size_t bytes) {
       work([to](const void* data, std::size_t bytes) { return write_all(to, static_cast<const char*>(data), bytes); }));
 }
 
-// Reads at most so many bytes; 0 at the end, or if reading fails.
+// Reads up to `bytes` bytes and returns how many; 0 at the end of the pipe, or if reading fails.
 std::size_t read_some(int from, char* data, std::size_t bytes) {
   ssize_t n;
   do n = read(from, data, std::min(bytes, kMostWritten));

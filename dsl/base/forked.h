@@ -29,7 +29,7 @@ class ForkedStream {
   // Ends a child that still works, by SIGKILL.
   ~ForkedStream();
 
-  // Waits for so many bytes. False if the child ended before it had handed them over.
+  // Waits for `bytes` bytes of the child. False if it ended before it had handed them over.
   bool take(void* data, std::size_t bytes);
   // Takes all bytes that are left, as text, and waits for the end of the child. Call it once, after all take().
   ForkedAnswer finish();

@@ -100,7 +100,7 @@ class ChannelsLast {
     return copy_.add(node.op, arguments, operands, name(node.outputs[0]));
   }
 
-  // Of an operand with its channels last; the dimensions that are left come in that order.
+  // A reduction of an operand that has its channels last. The result keeps the order of the dimensions that are left.
   ValueId reduced(const Node& node) {
     Ints moved_axes;
     for (i64 axis : *integers(node.arguments, "axes")) moved_axes.push_back(last_place(axis, rank(node.inputs[0])));

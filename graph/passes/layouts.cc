@@ -19,8 +19,8 @@ using Point = MinimumCut::Point;
 constexpr Point kLast = MinimumCut::kFirst, kRowMajor = MinimumCut::kSecond;
 constexpr double kUnit = 1e-12;  // seconds: costs are integers, so that sums are exact in any order
 constexpr double kLongest = 10;  // seconds; a longer time counts as this one
-// What follows a window is computed in its kernel, so of places for a transposition with the same cost the farthest
-// behind a window is taken: a window's own result costs so many units more, each node behind it one less.
+// What follows a window is computed in its kernel, so a transposition belongs as far behind the window as its cost
+// allows: one of the window's own result costs kNearest units more, and each node farther behind it one unit less.
 constexpr i64 kNearest = 64;
 
 i64 units(double seconds) { return std::llround(std::clamp(seconds, 0.0, kLongest) / kUnit); }

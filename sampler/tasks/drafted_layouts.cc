@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNotTried = std::numeric_limits<double>::infinity();
 
-// The share of lanes that so many elements fill in the vectors that they need.
+// `count` elements need some vectors: the share of the lanes of these that they fill.
 double lane_use(i64 count, i64 lanes) {
   const i64 vectors = std::max<i64>(1, (count + lanes - 1) / lanes);
   return static_cast<double>(count) / static_cast<double>(vectors * lanes);

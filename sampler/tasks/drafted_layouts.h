@@ -18,7 +18,7 @@ class DraftedLayoutCosts : public graph::LayoutCosts {
  public:
   explicit DraftedLayoutCosts(const Target& target, int threads = 1) : target_(target), threads_(threads) {}
   double window(const graph::Graph& graph, const graph::Node& node, graph::Layout layout) override;
-  // Of a kernel that moves one element a cycle, and waits for its cache lines.
+  // The seconds of a kernel that moves one element a cycle and waits for its cache lines.
   double conversion(const OperandType& type) override;
   // Can a row-major kernel be clearly faster? Both layouts do the same arithmetic. A kernel with the channels last has
   // vectors of channels, of a group if there are groups, and a row-major one has vectors of pixels. So one is at most

@@ -14,7 +14,7 @@ using Ints = std::vector<i64>;
 
 // Longer texts are only parsed, since making their programs takes too long.
 constexpr std::size_t kMostUsed = 4096;
-// Of one in so many texts the first rewriting is proved by running it.
+// The first rewriting of every 16th text is proved by running it.
 constexpr std::size_t kTried = 16;
 
 // A graph that rewritings may fit: a layer normalisation in parts, GELU in parts, powers, sums with numbers.
