@@ -103,7 +103,7 @@ CacheLines CacheTraffic::of(const FlatProgram& program, const FlatStore& store, 
   CacheLines out;
   for (int i = 0; i < 4; ++i)
     out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner + 1 - i))];
-  u32 kept_in_l1 = kept_from(l1_room_, sizes_[0]);
+  u32 kept_in_l1 = kept_from(set_bytes_, sizes_[0]);
   for (std::size_t cache = 0; cache < 3; ++cache) {
     double bytes = sizes_[cache];
     if (bytes <= 0) continue;
@@ -209,15 +209,18 @@ bool CacheTraffic::is_far_apart(const Operand& operand, const std::vector<BodyRo
 double CacheTraffic::room_in_l1(const Operand& operand, u32 level) const {
   const Use& use = *operand.use;
   double all = lines(operand, level), ways = sizes_[0] / (kL1Sets * line_);
-  u32 p = depth_;  // behind the innermost loop that goes from row to row
-  while (p > level && !(use.moved[p - 1] && use.stride[p - 1] >= use.run[level])) --p;
-  if (p == level) return all * line_;
-  double step = use.stride[p - 1] * operand.element_bytes / line_;
-  if (!is_multiple(step, 1)) return all * line_;
-  double of_a_row = round_up(use.run[level] * operand.element_bytes / line_), rows = extent(p - 1);
-  i64 lines_apart = static_cast<i64>(step), power_of_two = lines_apart & -lines_apart;
-  double apart = std::min(static_cast<double>(power_of_two), kL1Sets);  // as many sets lie between two rows
-  double of_a_set = round_up(rows * apart / kL1Sets) * round_up(of_a_row / apart);
+  double of_a_row = round_up(use.run[level] * operand.element_bytes / line_);
+  double of_a_set = 0, most_rows = 1, apart = kL1Sets;  // as many sets lie between two rows
+  for (u32 p = depth_; p-- > level;) {
+    if (!use.moved[p] || use.stride[p] < use.run[level]) continue;
+    double step = use.stride[p] * operand.element_bytes / line_;
+    if (!is_multiple(step, 1)) break;
+    i64 lines_apart = static_cast<i64>(step), power_of_two = lines_apart & -lines_apart;
+    apart = std::min(apart, static_cast<double>(power_of_two));
+    most_rows *= extent(p);  // boxes of strided elements have more
+    double rows = std::min(most_rows, use.elements[p] / use.run[p]);
+    of_a_set = std::max(of_a_set, round_up(rows * apart / kL1Sets) * round_up(of_a_row / apart));
+  }
   return of_a_set > kManyOfASet * ways ? std::max(all, of_a_set * kL1Sets) * line_ : all * line_;
 }
 

@@ -2,6 +2,7 @@
 // batch in the left one. What follows a product element by element is computed on the product's rows, also where a
 // reshape parts these into several dimensions and another one joins them for the next product: the import makes such
 // reshapes, and models have them. A reshape between a product and its epilogue would keep these in two kernels.
+// A convolution of single pixels is such a product, too: tiles of its rows go on over the ends of an image's rows.
 #include <algorithm>
 #include <optional>
 
@@ -22,6 +23,9 @@ class JoinRows {
     for (const Node& node : graph_.nodes) {
       if (std::optional<ValueId> matrix = common_matrix(node)) {
         rows_[node.outputs[0]] = copy_.add("matmul", node.arguments, {rows(node.inputs[0]), whole(*matrix)},
+                                           graph_.values[node.outputs[0]].name);
+      } else if (is_of_pixels(node)) {
+        rows_[node.outputs[0]] = copy_.add("matmul", types_of(node), {rows(node.inputs[0]), matrix_of(node.inputs[1])},
                                            graph_.values[node.outputs[0]].name);
       } else if (parts_rows(node)) {
         rows_[node.outputs[0]] = whole(node.inputs[0]);
@@ -51,6 +55,34 @@ class JoinRows {
     const Ints &matrix = shape(maker->inputs[0]), &wide = shape(node.inputs[1]);
     bool is_whole = std::equal(matrix.begin(), matrix.end(), wide.end() - 2);
     return is_whole ? std::optional(maker->inputs[0]) : std::nullopt;
+  }
+
+  // A convolution, channels last, whose windows are the pixels.
+  bool is_of_pixels(const Node& node) const {
+    if (node.op != "conv_last" || integer(node.arguments, "groups") != 1) return false;
+    auto all_are = [&](const char* name, i64 wanted) {
+      return std::ranges::all_of(*integers(node.arguments, name), [&](i64 value) { return value == wanted; });
+    };
+    const Ints& window = shape(node.inputs[1]);
+    bool is_pixel = std::all_of(window.begin() + 2, window.end(), [](i64 extent) { return extent == 1; });
+    return is_pixel && all_are("strides", 1) && all_are("before", 0) && all_are("after", 0);
+  }
+
+  // Those of a product's arguments that a convolution has, too.
+  static WorkloadArguments types_of(const Node& node) {
+    WorkloadArguments types;
+    for (const WorkloadArgument& argument : node.arguments) {
+      if (argument.name == "acc" || argument.name == "to") types.push_back(argument);
+    }
+    return types;
+  }
+
+  // Weights [outputs, inputs, 1, ...] as the right operand of a product.
+  ValueId matrix_of(ValueId weights) {
+    const Ints& all = shape(weights);
+    const std::string& name = graph_.values[weights].name;
+    ValueId matrix = copy_.add("reshape", {{"R", Ints{all[0], all[1]}}}, {whole(weights)}, name);
+    return copy_.add("transpose", {{"order", Ints{1, 0}}}, {matrix}, name);
   }
 
   // Has the first value the rows of the second one, as a matrix?

@@ -400,6 +400,29 @@ TEST(DraftModel, RowsThatShareSetsAreLost) {
   EXPECT_LT(transposed(13, 64), 1.05 * transposed(13, 16));
 }
 
+// A window of 3 x 3 on eight channels at a time. Pixels of 2,048 bytes lie in two sets of L1: 48 of them are lost
+// between two rows of results. Seven pixels of a window with steps of two lie in one set and stay there.
+TEST(DraftModel, PixelsOfAllRowsOfAWindowShareSets) {
+  auto seconds_of_a_channel = [](i64 channels, i64 step) {
+    const i64 size = step == 1 ? 14 : 7, image = (size - 1) * step + 3;
+    OwnedProgram made = workload_of(
+        cat("workload window() {\n  input X: f32[", image, ", ", image, ", ", channels, "]\n  output Y[y: ", size,
+            ", x: ", size, ", c: ", channels, "] = sum(v: 3, w: 3) X[y * ", step, " + v, x * ", step, " + w, c]\n}\n"),
+        "window");
+    Schedule s(made.program);
+    Loops l = *s.get_loops(*s.get_block("Y"));  // y, x, c, v, w
+    const i64 lanes[] = {Factors::kHole, 8};
+    Loops c = *s.split(l[2], {lanes});
+    std::vector<LoopId> order = {c[0], l[0], l[3], l[4], l[1], c[1]};
+    if (step == 2) order = {l[0], l[3], l[4], c[0], l[1], c[1]};
+    EXPECT_TRUE(s.reorder(order));
+    EXPECT_TRUE(s.unroll(l[1]) && s.vectorize(c[1]));
+    return draft_seconds(s.program(), {}) / static_cast<double>(channels);
+  };
+  EXPECT_GT(seconds_of_a_channel(512, 1), 1.2 * seconds_of_a_channel(528, 1));
+  EXPECT_LT(seconds_of_a_channel(512, 2), 1.1 * seconds_of_a_channel(528, 2));
+}
+
 // What writes a tile out waits while the next one is computed.
 TEST(DraftModel, WaitingOfOneNestOverlaps) {
   OwnedProgram made = workload_of(

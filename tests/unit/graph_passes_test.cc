@@ -397,6 +397,40 @@ TEST(JoinRows, AMatrixThatIsRepeatedForABatchIsOne) {
   expect_same(*evaluate(original, inputs, error), run_groups(graph, fuse(graph), inputs), to_string(graph));
 }
 
+// A convolution of single pixels, and what follows it element by element, is a product of rows. Its tiles go on over
+// the ends of an image's rows, which matters where these are short.
+TEST(JoinRows, AConvolutionOfPixelsIsAProduct) {
+  auto image = [](Ints window, Ints strides, Ints before, i64 groups) {
+    Builder b;
+    ValueId x = b.input({2, 3, 5, 4});
+    ValueId weights = b.builder.constant("c", counted({8, 4 / groups, window[0], window[1]}, 0.3));
+    ValueId y = b.add("conv_last",
+                      {{"strides", strides},
+                       {"before", before},
+                       {"after", Ints{0, 0}},
+                       {"dilations", Ints{1, 1}},
+                       {"groups", groups}},
+                      {x, weights});
+    Ints shape = b.builder.type(y).shape;
+    ValueId bias = b.add("broadcast", {{"R", shape}}, {b.builder.constant("c", counted({8}, 0.2))});
+    y = b.add("logistic", {}, {b.add("add", {}, {y, bias})});
+    return b.finish(b.add("add", {}, {y, b.input(shape)}));
+  };
+  auto joined = [](const Graph& original) {
+    Graph graph = remove_unused(join_rows(original));
+    FusedGraph fused = fuse(graph);
+    std::vector<HostArray> inputs;
+    for (ValueId input : original.inputs) inputs.push_back(counted(original.values[input].type.shape, 0.1));
+    std::string error;
+    expect_same(*evaluate(original, inputs, error), run_groups(graph, fused, inputs), to_string(graph));
+    return names_of(fused);
+  };
+  EXPECT_EQ(joined(image({1, 1}, {1, 1}, {0, 0}, 1)), std::vector<std::string>{"matmul_add_logistic_add"});
+  for (const Graph& other : {image({1, 1}, {2, 1}, {0, 0}, 1), image({1, 1}, {1, 1}, {0, 1}, 1),
+                             image({1, 1}, {1, 1}, {0, 0}, 2), image({1, 2}, {1, 1}, {0, 0}, 1)})
+    EXPECT_EQ(joined(other), std::vector<std::string>{"conv_last_add_logistic_add"});
+}
+
 // Heads of an attention are parts of rows: products read them where they are.
 TEST(Fusion, ASliceInAnotherShapeIsReadInPlace) {
   Builder b;
