@@ -421,6 +421,14 @@ class Vectorization {
     auto widest = static_cast<i64>(std::bit_floor(static_cast<u64>(lanes_of(loop->body, options_))));
     Rest whole = options_.has_lane_masks ? Rest::Masked : Rest::Computed;
     bool may_be_whole = !options_.is_device && !find_annotation(loop->annotations, "horizontal");
+    // As values of two or four registers such functions are interleaved in the machine code.
+    i64 interleaved = 0;
+    if (may_be_whole && has_long_chain(loop->body)) {
+      for (i64 lanes : {2 * widest, 4 * widest}) {
+        if (loop->extent % lanes == 0) interleaved = lanes;
+      }
+    }
+    if (const Stmt* out = interleaved > 0 ? in_vectors(loop, interleaved, whole) : nullptr) return out;
     for (i64 lanes = widest; lanes > 1; lanes /= 2) {
       if (may_be_whole && lanes < 2 * loop->extent) {
         if (const Stmt* out = in_vectors(loop, lanes, whole)) return out;
@@ -430,6 +438,16 @@ class Vectorization {
       if (const Stmt* out = in_vectors(loop, lanes, Rest::Narrower)) return out;
     }
     return build_.with_kind(loop, selects_register(loop) ? LoopKind::Unroll : LoopKind::Serial);
+  }
+
+  // Functions that are computed by polynomials, each step of which waits for the one before it.
+  static bool has_long_chain(const Stmt* body) {
+    bool found = false;
+    for_each<Call>(body, [&](const Call* call) {
+      constexpr Function kChains[] = {Function::Exp, Function::Log, Function::Tanh, Function::Erf, Function::Sigmoid};
+      found |= std::ranges::find(kChains, call->function) != std::end(kChains) && call->type.dtype == DType::F32;
+    });
+    return found;
   }
 
   void note_narrow(const For* loop) {
@@ -453,7 +471,9 @@ class Vectorization {
     std::vector<Chunk> chunks;
     i64 full = loop->extent / lanes, done = 0;
     const Stmt* counted = nullptr;
-    if (full > kUnrolledVectors && !selects_register(loop)) {
+    // Interleaved code is long, and what comes behind it would undo the order.
+    bool is_interleaved = lanes > lanes_of(loop->body, options_);
+    if (full > (is_interleaved ? 1 : kUnrolledVectors) && !selects_register(loop)) {
       For* copy = arena_.make<For>(*loop);
       copy->extent = full;
       copy->loop_kind = LoopKind::Serial;

@@ -131,6 +131,17 @@ TEST(RegisterTiling, RowsUseTheVectorsOfColumnsAgain) {
   EXPECT_EQ(capsules.find("split(j, [_, r])"), std::string::npos) << "weights move along j";
 }
 
+// The rows of a stage with a long chain of operations are a loop, so that the machine code of each is short.
+TEST(RegisterTiling, RowsOfStagesThatCallFunctionsAreALoop) {
+  auto space_with = [](const char* stage) {
+    return space_text(workload("dense", {{"M", i64{48}}, {"N", i64{64}}, {"K", i64{32}}}, {"bias", stage}));
+  };
+  EXPECT_NE(space_with("relu").find("unroll(i_1)"), std::string::npos);
+  std::string gelu = space_with("gelu");
+  EXPECT_EQ(gelu.find("unroll(i_1)"), std::string::npos) << gelu;
+  EXPECT_NE(gelu.find("vectorize(j_1)"), std::string::npos) << gelu;
+}
+
 // Rows of an operand that is read as it is may be asked for ahead, where the hardware does not do that by itself.
 TEST(RegisterTiling, TheNextRowIsAskedForIfItIsFarAway) {
   auto asks = [](const char* name, i64 columns, i64 bytes, DType type = DType::F32) {

@@ -1,6 +1,7 @@
 // Each lowering pass alone, as text before and after.
 #include <gtest/gtest.h>
 
+#include "dsl/base/text.h"
 #include "dsl/ir/print.h"
 #include "dsl/passes/cost.h"
 #include "dsl/passes/flatten_buffers.h"
@@ -396,6 +397,24 @@ TEST_F(PassTest, VectorizeLoopsCountsManyVectors) {
 Y[ramp(96, 1, 4)] = X[ramp(192, 2, 4)] + broadcast(X[12], 4)
 Y[100] = X[200] + X[12]
 )");
+}
+
+// Each step of exp waits for the one before it: two or four registers are computed together.
+TEST_F(PassTest, FunctionsOfSeveralVectorsAreInterleaved) {
+  auto vectors = [&](const std::string& type, int extent, const std::string& function) {
+    std::string tensor = cat(type, "[", extent, "]");
+    Program p = parse(cat("X: input ", tensor, ", Y: output ", tensor),
+                      cat("vectorize for j in ", extent, " {\n  Y[j] = ", function, "(X[j])\n}\n"));
+    return body(vectorize_loops(arena(), p, {}));
+  };
+  EXPECT_EQ(vectors("f32", 16, "exp"), "Y[ramp(0, 1, 16)] = exp(X[ramp(0, 1, 16)])\n");
+  EXPECT_EQ(vectors("f32", 64, "erf"), "for j in 2 {\n  Y[ramp(j * 32, 1, 32)] = erf(X[ramp(j * 32, 1, 32)])\n}\n");
+  std::string two = "Y[ramp(0, 1, 8)] = exp(X[ramp(0, 1, 8)])\nY[ramp(8, 1, 8)] = exp(X[ramp(8, 1, 8)])\n";
+  EXPECT_EQ(vectors("f32", 24, "exp"), two + "Y[ramp(16, 1, 8)] = exp(X[ramp(16, 1, 8)])\n");
+  EXPECT_EQ(vectors("f32", 16, "sqrt"),
+            "Y[ramp(0, 1, 8)] = sqrt(X[ramp(0, 1, 8)])\nY[ramp(8, 1, 8)] = sqrt(X[ramp(8, 1, 8)])\n");
+  EXPECT_EQ(vectors("f64", 8, "exp"),
+            "Y[ramp(0, 1, 4)] = exp(X[ramp(0, 1, 4)])\nY[ramp(4, 1, 4)] = exp(X[ramp(4, 1, 4)])\n");
 }
 
 TEST_F(PassTest, VectorSelectsReadOnlyWhatMayBeRead) {
