@@ -103,20 +103,22 @@ CacheLines CacheTraffic::of(const FlatProgram& program, const FlatStore& store, 
   CacheLines out;
   for (int i = 0; i < 4; ++i)
     out.working_set[static_cast<std::size_t>(i)] = set_bytes_[static_cast<std::size_t>(std::max(0, inner + 1 - i))];
-  u32 kept_in_l1 = kept_from(set_bytes_, sizes_[0]);
+  const u32 kept_in_l1 = kept_from(set_bytes_, sizes_[0]);
   for (std::size_t cache = 0; cache < 3; ++cache) {
     double bytes = sizes_[cache];
     if (bytes <= 0) continue;
-    const std::vector<double>& touched = cache == 0 ? l1_room_ : set_bytes_;
-    u32 kept = cache == 0 ? kept_in_l1 : kept_from(touched, bytes);
-    double missing = 0;
-    for (u32 p = depth_ + 1; p-- > 0 && missing < 1;) {
-      double needed = p > 0 ? touched[p] : std::max(touched[0], program_bytes_);
-      if (keeps_all(needed, bytes)) continue;
-      double more = missing_share(needed, bytes) - missing;
-      if (more <= 0) continue;
-      missing += more;
-      for (const Operand& operand : operands_) add(operand, {cache, bytes, p, more, kept, kept_in_l1}, out);
+    const u32 kept = kept_from(set_bytes_, bytes);
+    for (const Operand& operand : operands_) {
+      double missing = 0;
+      for (u32 p = depth_ + 1; p-- > 0 && missing < 1;) {
+        double needed = cache == 0 ? set_bytes_[p] + crowding(operand, p) : set_bytes_[p];
+        if (p == 0) needed = std::max(needed, program_bytes_);
+        if (keeps_all(needed, bytes)) continue;
+        double more = missing_share(needed, bytes) - missing;
+        if (more <= 0) continue;
+        missing += more;
+        add(operand, {cache, bytes, p, more, kept, kept_in_l1}, out);
+      }
     }
   }
   return out;
@@ -171,12 +173,12 @@ void CacheTraffic::measure_lines(const Operand& operand) {
 
 void CacheTraffic::measure_sets() {
   set_bytes_.assign(depth_ + 1, 0);
-  l1_room_.assign(depth_ + 1, 0);
+  crowding_.resize(lines_.size());
   for (const Operand& operand : operands_) {
     for (u32 p = 0; p <= depth_; ++p) {
       u32 level = std::max(p, operand.home);
       set_bytes_[p] += lines(operand, level) * line_;
-      l1_room_[p] += room_in_l1(operand, level);
+      crowding_[operand.lines + p] = room_in_l1(operand, level) - lines(operand, level) * line_;
     }
   }
 }

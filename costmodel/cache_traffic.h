@@ -62,6 +62,8 @@ class CacheTraffic {
   };
   double extent(u32 position) const { return extents_[position]; }
   double lines(const Operand& operand, u32 level) const { return lines_[operand.lines + level]; }
+  // Bytes of L1 that lines of the operand take beyond their own, as they share few sets: those of other operands stay.
+  double crowding(const Operand& operand, u32 level) const { return crowding_[operand.lines + level]; }
   void find_operands(const FlatProgram& program, const FlatStore& store, const std::vector<Use>& uses,
                      const std::vector<BodyRole>& roles);
   bool is_prefetched(const FlatProgram& program, const FlatStore& store, const Use& use,
@@ -83,8 +85,9 @@ class CacheTraffic {
   std::vector<double> extents_;  // of its loops
   std::vector<Operand> operands_;
   std::vector<double> lines_;
-  std::vector<u32> broken_;                  // loops that move an operand by parts of lines
-  std::vector<double> set_bytes_, l1_room_;  // by position: what the loops from there on touch
+  std::vector<u32> broken_;        // loops that move an operand by parts of lines
+  std::vector<double> set_bytes_;  // by position: what the loops from there on touch
+  std::vector<double> crowding_;   // as lines_
 };
 
 }  // namespace tw
